@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from spindle.cli.execution.active_moves import ActiveMoves, StallDetector, moves_under_way
-from spindle.cli.plan.snapshot import copied_inside
-from spindle.cli.tools.reassignment_plan import Plan, Replica
 from spindle.client.admin.partitions import Reassignment
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.operations.execution.active_moves import ActiveMoves, StallDetector, moves_under_way
+from spindle.operations.reassignment import Plan, Replica
+from spindle.operations.snapshot import copied_inside
 
 PARTITION = TopicPartition("t", 0)
 PLAN = Plan({PARTITION: (1, 3)}, {Replica(3, PARTITION): "/disk"})

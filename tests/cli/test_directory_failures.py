@@ -1,7 +1,8 @@
 """Directories that go offline during an execution are told, and named again in its last line."""
 
-from spindle.cli.execution.directory_failures import DirectoryFailures, with_failures
-from spindle.cli.execution.progress_events import ProgressEvent
+from spindle.operations.directories import DrainTarget
+from spindle.operations.events import Drained
+from spindle.operations.execution.directory_failures import DirectoryFailures
 
 ALL = (1, 2)
 
@@ -34,10 +35,10 @@ def test_a_broker_that_is_silent_has_not_got_its_directories_back() -> None:
 
 
 def test_the_last_line_of_an_execution_names_what_failed_meanwhile() -> None:
-    last = ProgressEvent("empty", "1:/b has no replicas and is cordoned", {"isCordoned": True})
-    calm = with_failures(last, [])
-    assert (calm.text, calm.facts) == (last.text, {"isCordoned": True, "wentOffline": []})
-    end = with_failures(last, ["2:/a", "3:/c"])
+    calm = Drained([], True, DrainTarget(1, "/b"))
+    assert calm.text == "1:/b has no replicas and is cordoned"
+    assert calm.facts == {"isCordoned": True, "wentOffline": []}
+    end = Drained(["2:/a", "3:/c"], True, DrainTarget(1, "/b"))
     assert end.text == (
         "1:/b has no replicas and is cordoned; went offline meanwhile: 2:/a, 3:/c "
         "(see spindle disks list)"

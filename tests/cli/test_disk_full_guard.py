@@ -6,19 +6,19 @@ from typing import Any, cast
 
 import pytest
 
-from spindle.cli.execution import executor as executor_module
-from spindle.cli.execution.active_moves import moves_under_way
-from spindle.cli.execution.disk_full_guard import overfilling
-from spindle.cli.execution.execution_file import ExecutionFile
-from spindle.cli.execution.executor import RoundExecutor
-from spindle.cli.execution.progress_events import ProgressEvent
-from spindle.cli.tools.reassignment_plan import Plan, Replica, plan_json
 from spindle.client.admin.partitions import Reassignment
 from spindle.client.blocking.client import WireClient
 from spindle.client.cluster_metadata import ClusterView
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.operations.events import ProgressEvent
+from spindle.operations.execution import executor as executor_module
+from spindle.operations.execution.active_moves import moves_under_way
+from spindle.operations.execution.disk_full_guard import overfilling
+from spindle.operations.execution.execution_file import ExecutionFile
+from spindle.operations.execution.executor import RoundExecutor
+from spindle.operations.reassignment import Plan, Replica, plan_json
 from spindle.planner.limits import PlanLimits
 
 PARTITION = TopicPartition("t", 0)

@@ -12,13 +12,13 @@ from spindle.cli.disks import broker_poll
 from spindle.cli.disks.list_command import list_lines
 from spindle.cli.disks.state_text import cordon_text, state_text
 from spindle.cli.main import run
-from spindle.cli.sampling.forecasts import Forecasts
-from spindle.cli.sampling.history_folder import RecordedHistory
 from spindle.client.admin.cluster import ClusterDescription, ClusterNode
 from spindle.client.blocking.client import WireClient
 from spindle.client.disks import CordonView
 from spindle.client.errors import UnsupportedByPeer
 from spindle.disks.device_health import DeviceHealth
+from spindle.operations.forecasts import ClusterForecast
+from spindle.operations.history_folder import RecordedHistory
 
 NOW_MS = int(datetime(2026, 3, 4, 14, 5, 0).timestamp()) * 1000
 AT_MS = int(datetime(2026, 3, 4, 14, 2, 11).timestamp()) * 1000
@@ -50,7 +50,7 @@ def test_a_narrow_terminal_lacks_the_less_important_columns(width: int, titles: 
 @pytest.mark.parametrize("width", [80, 70])
 def test_a_narrow_terminal_keeps_the_forecasts_and_the_ends_of_paths(width: int) -> None:
     disks = [disk(f"/var/lib/spindle/node-1/disk-{number}") for number in (1, 2)]
-    forecasts = Forecasts(RecordedHistory((), 0))
+    forecasts = ClusterForecast(RecordedHistory((), 0))
     lines = list_lines([report(*disks)], NOW_MS, width, forecasts)
     assert max(map(len, lines)) <= width
     assert [line.split()[1][-1] for line in lines[1:]] == ["1", "2"]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from disk_reports import MIB, disk, report
 
-from spindle.cli.disks import rebuild_command
 from spindle.cli.disks.documents import report_document
 from spindle.cli.disks.list_command import list_lines
 from spindle.cli.disks.rates import BrokerRates
@@ -17,6 +16,7 @@ from spindle.cli.main import run
 from spindle.client.disks import RebuildView
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.operations import rebuild_run
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 COPYING = RebuildView(T0, "/d/1", "copying", 8 * MIB, 2 * MIB, 40, None)
@@ -27,9 +27,9 @@ FAILED = replace(DONE, state="failed", failure="nothing was copied for 600 s")
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> "Broker":
     answers = Broker()
-    monkeypatch.setattr(rebuild_command, "rebuild_replicas", answers.begin)
-    monkeypatch.setattr(rebuild_command, "_asked", answers.look)
-    monkeypatch.setattr("spindle.cli.disks.rebuild_command.time.sleep", lambda _: None)
+    monkeypatch.setattr(rebuild_run, "rebuild_replicas", answers.begin)
+    monkeypatch.setattr(rebuild_run, "_asked", answers.look)
+    monkeypatch.setattr("spindle.operations.rebuild_run.time.sleep", lambda _: None)
     return answers
 
 
@@ -45,7 +45,7 @@ class Broker:
         self.asked.append((list(wanted), is_cancellation))
         return {where: self.refusals.get(where) for where in wanted}
 
-    def look(self, client: Any, broker: int) -> dict[TopicPartition, RebuildView]:
+    def look(self, client: Any, broker: int, sleep: Any) -> dict[TopicPartition, RebuildView]:
         if not self.looks:
             raise KeyboardInterrupt
         return {look.partition: look for look in self.looks.pop(0)}

@@ -19,10 +19,10 @@ from disk_reports import GIB, MIB, NOTHING, disk, move, report, silent
 from spindle.cli.disks.broker_poll import BrokerReport
 from spindle.cli.disks.rates import BrokerRates, quantile_ms
 from spindle.cli.disks.screen import BrokerPicture, watch_lines
-from spindle.cli.durations import duration_text, span_text
 from spindle.cli.main import run
 from spindle.cli.terminal import BAD, UNUSUAL, shortened
 from spindle.client.disks import CordonView, DiskView, DiskWork, OperationsView
+from spindle.common.text import duration_text, span_text
 from spindle.disks.io_counts import OperationCounts
 from tools import failure_code
 

@@ -9,26 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from spindle.cli.drain import drain_run
-from spindle.cli.drain.after_drain import AfterDrain, take_out
-from spindle.cli.execution import cordons, planning
-from spindle.cli.execution import executor as executor_module
-from spindle.cli.execution.active_moves import ActiveMoves
-from spindle.cli.execution.execution_file import ExecutionFile, locked, open_execution_file
-from spindle.cli.execution.executor import RoundExecutor
-from spindle.cli.execution.progress_events import ProgressEvent, printing
-from spindle.cli.execution.running_plan import PlanUnderWay
-from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
-from spindle.cli.plan.snapshot import read_snapshot
+from spindle.cli.progress import printing
 from spindle.cli.tools.bootstrap import connect
-from spindle.cli.tools.reassignment_moves import places_of
-from spindle.cli.tools.reassignment_plan import Replica
-from spindle.cli.tools.reassignment_throttles import (
-    BETWEEN_BROKERS,
-    remove_throttles,
-    throttle_brokers,
-)
 from spindle.client.admin.cluster import describe_brokers
 from spindle.client.admin.configs import ReportedSource, describe
 from spindle.client.admin.cordons import CordonRefused, cordoned_entries, uncordon
@@ -41,6 +24,21 @@ from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 from spindle.config.resources import ConfigResourceType
+from spindle.operations import drain_run, plan_settings
+from spindle.operations.directories import DrainTarget
+from spindle.operations.drain_removal import Removal, remove_drained
+from spindle.operations.errors import OperationFailed
+from spindle.operations.events import NotUncordoned, ProgressEvent
+from spindle.operations.execution import cordons
+from spindle.operations.execution import executor as executor_module
+from spindle.operations.execution.active_moves import ActiveMoves
+from spindle.operations.execution.execution_file import ExecutionFile, open_execution_file
+from spindle.operations.execution.executor import RoundExecutor
+from spindle.operations.execution.running_plan import PlanUnderWay
+from spindle.operations.reassignment import Replica, places_of
+from spindle.operations.snapshot import read_snapshot
+from spindle.operations.state_files import locked
+from spindle.operations.throttles import BETWEEN_BROKERS, remove_throttles, throttle_brokers
 from spindle.planner.goals import drain
 from spindle.planner.limits import PlanLimits
 
@@ -85,7 +83,7 @@ def test_the_file_of_another_drain_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "drain.json"
     ExecutionFile(path, "id", "drain 2:/d").save()
     for cluster_id, place in (("id", "drain 3"), ("other", "drain 2:/d")):
-        with pytest.raises(CommandFailed, match="is of 'drain 2:/d' in cluster id, not of"):
+        with pytest.raises(OperationFailed, match="is of 'drain 2:/d' in cluster id, not of"):
             open_execution_file(path, cluster_id, place)
     whole = '{"cluster_id": "id", "goal": "drain 2:/d", '
     inside = (
@@ -102,7 +100,7 @@ def test_the_file_of_another_drain_is_refused(tmp_path: Path) -> None:
     )
     for text in ("", "[1]", '{"goal": "drain 2:/d"}', '{"unknown": 1}', *wrong):
         path.write_text(text)
-        with pytest.raises(CommandFailed, match=r"drain\.json is damaged, or is not the"):
+        with pytest.raises(OperationFailed, match=r"drain\.json is damaged, or is not the"):
             open_execution_file(path, "id", "drain 2:/d")
 
 
@@ -171,10 +169,10 @@ def test_a_drain_that_cannot_go_on_leaves_no_throttles(
     fails_early: bool,
 ) -> None:
     def refuse(*_: object, **_settings: object) -> None:
-        raise CommandFailed("the answers of the brokers contradict each other")
+        raise OperationFailed("the answers of the brokers contradict each other")
 
     if fails_early:
-        monkeypatch.setattr(planning, "read_snapshot", refuse)
+        monkeypatch.setattr(plan_settings, "read_snapshot", refuse)
     state = tmp_path / "drain.json"
     run(("topic", "create", "held", "-p", "1", "-r", "1"))
     with connect(bootstrap, {}) as client:
@@ -334,7 +332,7 @@ def test_a_lock_that_another_drain_has_just_removed_keeps_nobody_out(
     ending = locked(state, "drain")
     ending.__enter__()
     monkeypatch.setattr(fcntl, "flock", flock_late)
-    with pytest.raises(CommandFailed, match="another drain ended a moment ago"):
+    with pytest.raises(OperationFailed, match="another drain ended a moment ago"):
         locked(state, "drain").__enter__()
 
 
@@ -359,8 +357,11 @@ def test_the_metadata_log_directory_is_not_drained_to_be_retired(
 
 
 def test_a_broker_that_runs_is_not_forgotten(bootstrap: str) -> None:
-    with connect(bootstrap, {}) as client, pytest.raises(CommandFailed, match="stop it, and give"):
-        take_out(client, AfterDrain.UNREGISTER, "1", print)
+    with (
+        connect(bootstrap, {}) as client,
+        pytest.raises(OperationFailed, match="stop it, and"),
+    ):
+        remove_drained(client, Removal.UNREGISTER, DrainTarget(1), (), print)
 
 
 def test_a_broker_that_has_replicas_again_is_not_forgotten() -> None:
@@ -372,8 +373,8 @@ def test_a_broker_that_has_replicas_again_is_not_forgotten() -> None:
             return view
 
     client = cast("WireClient", ClusterWithoutBroker3())
-    with pytest.raises(CommandFailed, match="broker 3 has 1 replica again, such as new-0"):
-        take_out(client, AfterDrain.UNREGISTER, "3", print)
+    with pytest.raises(OperationFailed, match="broker 3 has 1 replica again, such as new-0"):
+        remove_drained(client, Removal.UNREGISTER, DrainTarget(3), (), print)
 
 
 def test_a_broker_is_not_forgotten_while_topics_are_hidden_from_the_user() -> None:
@@ -388,8 +389,8 @@ def test_a_broker_is_not_forgotten_while_topics_are_hidden_from_the_user() -> No
             return {1: [held]}
 
     client = cast("WireClient", ClusterWithSecretTopic())
-    with pytest.raises(CommandFailed, match="does not show 1 topic that brokers hold, such as sec"):
-        take_out(client, AfterDrain.UNREGISTER, "3", print)
+    with pytest.raises(OperationFailed, match="does not show 1 topic that brokers hold, such as"):
+        remove_drained(client, Removal.UNREGISTER, DrainTarget(3), (), print)
 
 
 def test_a_topic_that_is_created_just_before_the_cordon_leaves_as_well(
@@ -439,5 +440,5 @@ def test_a_drained_directory_is_retired_and_keeps_no_cordon(
 
 
 def test_names_in_steps_cannot_steer_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    printing(as_json=False)(ProgressEvent("cordoned", "cordoned /d\x1b[2J of broker 1\nand more"))
+    printing(as_json=False)(NotUncordoned(1, "/d", "cordoned /d\x1b[2J of broker 1\nand more"))
     assert capsys.readouterr().out == "cordoned /d\\x1b[2J of broker 1\nand more\n"

@@ -14,8 +14,8 @@ from up_command import UP
 
 from spindle.cli.main import run
 from spindle.cli.tools.bootstrap import connect
-from spindle.cli.tools.reassignment_moves import places_of
 from spindle.common.errors import ErrorCode
+from spindle.operations.reassignment import places_of
 
 DISK_BYTES = 128 * 2**20
 LEFT_BYTES = 4 * 2**20

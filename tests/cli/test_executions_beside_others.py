@@ -3,29 +3,10 @@
 import json
 from pathlib import Path
 
-import click
 import pytest
 
-from spindle.cli.drain import drain_run
-from spindle.cli.execution import executor as executor_module
-from spindle.cli.execution import plan_rounds
-from spindle.cli.execution.active_moves import ActiveMoves
-from spindle.cli.execution.execution_file import ExecutionFile, open_execution_file
-from spindle.cli.execution.executor import RoundExecutor
-from spindle.cli.execution.interruption import undone_by_interrupt
-from spindle.cli.execution.progress_events import ProgressEvent
-from spindle.cli.execution.topic_throttles import (
-    add_entries,
-    remove_entries,
-    wanted_entries,
-    with_entries,
-    without_entries,
-)
-from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
 from spindle.cli.tools.bootstrap import connect
-from spindle.cli.tools.reassignment_plan import Plan, Replica
-from spindle.cli.tools.reassignment_throttles import BETWEEN_BROKERS
 from spindle.client.admin import configs
 from spindle.client.admin.cluster import describe_brokers
 from spindle.client.admin.partitions import Reassignment
@@ -34,6 +15,24 @@ from spindle.client.cluster_metadata import ClusterView
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.config.resources import ConfigResourceType
+from spindle.operations import drain_run
+from spindle.operations.cancellation import undone_if_cancelled
+from spindle.operations.errors import OperationFailed
+from spindle.operations.events import ProgressEvent
+from spindle.operations.execution import executor as executor_module
+from spindle.operations.execution import plan_rounds
+from spindle.operations.execution.active_moves import ActiveMoves
+from spindle.operations.execution.execution_file import ExecutionFile, open_execution_file
+from spindle.operations.execution.executor import RoundExecutor
+from spindle.operations.reassignment import Plan, Replica
+from spindle.operations.throttles import (
+    BETWEEN_BROKERS,
+    add_entries,
+    remove_entries,
+    wanted_entries,
+    with_entries,
+    without_entries,
+)
 from spindle.planner.limits import PlanLimits
 
 LEADERS = "leader.replication.throttled.replicas"
@@ -100,7 +99,7 @@ def test_moves_of_others_that_stand_still_are_named_and_not_waited_for(
         file = ExecutionFile(tmp_path / "drain.json", "id", "drain")
         told: list[ProgressEvent] = []
         executor = RoundExecutor(client, file, PlanLimits(), told.append)
-        with pytest.raises(CommandFailed, match="t-0 to broker 3, u-3 inside broker 1"):
+        with pytest.raises(OperationFailed, match="t-0 to broker 3, u-3 inside broker 1"):
             executor.wait()
     assert told[0].text == "others are moving 2 replicas: waiting for their end"
 
@@ -112,7 +111,7 @@ def test_a_second_interrupt_names_the_file_of_what_is_left(tmp_path: Path) -> No
         raise KeyboardInterrupt
 
     file = tmp_path / "drain.json"
-    with pytest.raises(click.Abort), undone_by_interrupt(undo, file, told.append):
+    with pytest.raises(KeyboardInterrupt), undone_if_cancelled(undo, file, told.append):
         raise KeyboardInterrupt
     assert [event.event for event in told] == ["stopping", "notUndone"]
     assert told[-1].text == (
@@ -221,7 +220,7 @@ def test_moves_that_are_refused_again_and_again_end_a_drain_with_the_reasons(
 def test_a_consumer_says_that_its_topic_does_not_exist_yet(
     bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("consume", "--topic", "nope", "--group", "g", "--timeout-ms", "0")
+    words = ("consume", "nope", "--group", "g", "--timeout", "0")
     run(words)
     assert "topic nope does not exist yet: waiting for it" in capsys.readouterr().err
 
@@ -231,5 +230,5 @@ def test_a_consumer_without_the_right_is_not_told_that_its_topic_does_not_exist(
 ) -> None:
     denied = ClusterView(refused={"nope": ErrorCode.TOPIC_AUTHORIZATION_FAILED})
     monkeypatch.setattr(WireClient, "metadata", lambda *_: denied)
-    run(("consume", "--topic", "nope", "--group", "g", "--timeout-ms", "0"))
+    run(("consume", "nope", "--group", "g", "--timeout", "0"))
     assert "does not exist yet" not in capsys.readouterr().err

@@ -8,17 +8,18 @@ from pathlib import Path
 import click
 import pytest
 
-from spindle.cli.execution.execution_file import ExecutionFile, locked
-from spindle.cli.failure import CommandFailed
-from spindle.cli.heal import heal_run
-from spindle.cli.heal.heal_run import failed_place, failure_name
-from spindle.cli.heal.heal_state import HealMemory, open_memory
 from spindle.cli.heal.time_window import HoursParameter
 from spindle.cli.main import run
-from spindle.cli.plan.snapshot import UNREADABLE
 from spindle.cli.tools.bootstrap import connect
-from spindle.cli.tools.reassignment_throttles import BETWEEN_BROKERS, throttle_brokers
 from spindle.client.admin.cluster import describe_brokers
+from spindle.operations import heal_run
+from spindle.operations.directories import UNREADABLE
+from spindle.operations.errors import OperationFailed
+from spindle.operations.execution.execution_file import ExecutionFile
+from spindle.operations.heal_memory import HealMemory, open_memory
+from spindle.operations.heal_run import failed_place, failure_name
+from spindle.operations.state_files import locked
+from spindle.operations.throttles import BETWEEN_BROKERS, throttle_brokers
 from spindle.planner.goals import drain
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel
@@ -43,14 +44,14 @@ def test_the_memory_keeps_the_budget_of_a_day_and_the_time_of_a_failure(tmp_path
     assert again == memory
     assert again.spent_bytes(21 * HOUR_MS) == 110
     assert again.spent_bytes(30 * HOUR_MS) == 10
-    with pytest.raises(CommandFailed, match="is of cluster id, not of other"):
+    with pytest.raises(OperationFailed, match="is of cluster id, not of other"):
         open_memory(path, "other")
     again.see_offline(["1:/a", "1:/b"], 5 * HOUR_MS + 1000, HOUR_MS)
     assert again.offline_ms == {"1:/a": 1000, "1:/b": 0}
     again.see_offline([], 6 * HOUR_MS, HOUR_MS)
     assert open_memory(path, "id") == HealMemory(path, "id", {}, 6 * HOUR_MS, again.moved)
     path.write_text("[]")
-    with pytest.raises(CommandFailed, match="is not the memory of spindle heal"):
+    with pytest.raises(OperationFailed, match="is not the memory of spindle heal"):
         open_memory(path, "id")
 
 
@@ -169,7 +170,7 @@ def test_moves_begin_only_in_the_given_hours_and_a_remark_is_told_once(
         return replace(plan, remarks=("so",))
 
     assert run(("topic", "create", "healed", "-p", "9", "-r", "1")) == 0
-    monkeypatch.setattr(heal_run, "heal", empty_first)
+    monkeypatch.setattr(heal_run, "plan_healing", empty_first)
     later = [datetime.now() + timedelta(hours=hours) for hours in (2, 3)]
     state = ("--state", str(tmp_path), "--between")
     result = events(capsys, *state, "-".join(f"{moment:%H:%M}" for moment in later))

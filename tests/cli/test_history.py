@@ -8,21 +8,22 @@ from pathlib import Path
 import click
 import pytest
 
-from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
 from spindle.cli.plan.group import plan
 from spindle.cli.sampling.forecast_command import forecast_command, forecast_lines
-from spindle.cli.sampling.forecasts import history_remarks
-from spindle.cli.sampling.history_folder import HistoryWriter, only_writer, read_history
 from spindle.cli.sampling.record_command import record_command
-from spindle.cli.sampling.sample_lines import broker_sample, sample_document
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.operations.errors import OperationFailed
+from spindle.operations.forecasts import history_remarks
+from spindle.operations.history import DirectoryForecast
+from spindle.operations.history_folder import HistoryWriter, only_writer, read_history
+from spindle.operations.sample_lines import broker_sample, sample_document
+from spindle.planner.forecast.samples import LedSample
+from spindle.planner.forecast.time_to_full import Filling, TimeToFull
+from spindle.planner.forecast.trend import Trend
 from spindle.planner.model import DirectoryModel
-from spindle.planner.samples import LedSample
-from spindle.planner.time_to_full import Filling, TimeToFull
-from spindle.planner.trend import Trend
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
@@ -127,16 +128,19 @@ def test_long_histories_keep_their_first_and_last_sample(tmp_path: Path) -> None
 
 
 def test_histories_that_say_nothing_about_the_cluster_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CommandFailed, match="has no history; spindle history record writes one"):
+    with pytest.raises(OperationFailed, match="has no history; spindle history record writes one"):
         read_history(tmp_path, "c")
     write(tmp_path, NOON_MS)
-    with pytest.raises(CommandFailed, match="no sample of cluster other but of c"):
+    with pytest.raises(OperationFailed, match="no sample of cluster other but of c"):
         read_history(tmp_path, "other")
     (path,) = tmp_path.glob("*.jsonl")
     path.write_text(f'{{"timeMs": {NOON_MS}, "clusterId": "c", }}\n')
-    with pytest.raises(CommandFailed, match="has no sample of cluster c that is whole"):
+    with pytest.raises(OperationFailed, match="has no sample of cluster c that is whole"):
         read_history(tmp_path, "c")
-    with pytest.raises(CommandFailed, match="another process records into"), only_writer(tmp_path):
+    with (
+        pytest.raises(OperationFailed, match="another process records"),
+        only_writer(tmp_path),
+    ):
         write(tmp_path, NOON_MS)
 
 
@@ -169,7 +173,9 @@ def test_a_forecast_fits_into_a_terminal(width: int | None, columns: int) -> Non
         TimeToFull(Filling.UNKNOWN, "too few samples (2 of 6)"),
     )
     result = [
-        (DirectoryModel(item, f"/var/lib/kafka/disk-{item}", 4 * 2**40, 2**40), full)
+        DirectoryForecast(
+            DirectoryModel(item, f"/var/lib/kafka/disk-{item}", 4 * 2**40, 2**40), full
+        )
         for item, full in enumerate(fulls)
     ]
     lines = [line.text for line in forecast_lines(result, ["forecasts are " + "long " * 20], width)]

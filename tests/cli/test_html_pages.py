@@ -16,16 +16,16 @@ from spindle.cli.html.html_option import HTML, write_page
 from spindle.cli.html.plan_figures import fill_counts, peak_bytes
 from spindle.cli.html.plan_page import plan_page
 from spindle.cli.plan.documents import head_document, plan_document, refusal_document
-from spindle.cli.plan.snapshot import ClusterSnapshot
-from spindle.cli.sampling.forecasts import forecast_document
+from spindle.cli.sampling.forecast_text import forecast_document
 from spindle.cli.terminal import BAD, Line, blocks_text, show
 from spindle.common.ids import TopicPartition
 from spindle.common.printable import printable
+from spindle.operations.snapshot import ClusterSnapshot
+from spindle.planner.forecast.time_to_full import Filling, TimeToFull
 from spindle.planner.goals import drain
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
 from spindle.planner.plan import Infeasible
-from spindle.planner.time_to_full import Filling, TimeToFull
 
 GIB = 2**30
 LIMITS = PlanLimits()

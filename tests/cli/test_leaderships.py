@@ -8,15 +8,14 @@ from typing import cast
 
 import pytest
 
-from spindle.cli.balance import balance_run
-from spindle.cli.drain import drain_run
-from spindle.cli.execution import leaderships
-from spindle.cli.execution.leaderships import give_leaderships
-from spindle.cli.execution.progress_events import ProgressEvent
 from spindle.cli.main import run
 from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.operations import balance_run, drain_run
+from spindle.operations.events import ProgressEvent
+from spindle.operations.execution import leaderships
+from spindle.operations.execution.leaderships import give_leaderships
 
 FIRST, SECOND, THIRD = (TopicPartition("t", number) for number in range(3))
 

@@ -8,23 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from spindle.cli.drain.drain_run import end_step
-from spindle.cli.execution.deleted_space import deleted_space
-from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
-from spindle.cli.plan.deletions import BrokerSpace, OwnDeletions
 from spindle.cli.plan.documents import head_document, plan_document
-from spindle.cli.plan.files import rollback_texts, round_texts, write_files
-from spindle.cli.plan.place import find_directories, plain_place
+from spindle.cli.plan.place import parse_drain_target
 from spindle.cli.plan.plan_text import bar_text, plan_lines
-from spindle.cli.plan.snapshot import UNREADABLE, ClusterSnapshot, refuse_moving, snapshot_of
-from spindle.cli.tools.reassignment_plan import Replica, check_plan, parse_plan
+from spindle.cli.tools.reassignment_plan import check_plan, parse_plan
 from spindle.client.admin.cluster import ClusterNode
 from spindle.client.cluster_metadata import BrokerAddress, ClusterView, PartitionView, TopicView
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
+from spindle.operations.deletions import BrokerSpace, OwnDeletions, deleted_space
+from spindle.operations.directories import UNREADABLE, DrainTarget, find_directories
+from spindle.operations.drain_run import end_of_drain
+from spindle.operations.errors import OperationFailed
+from spindle.operations.plan_files import rollback_texts, round_texts, write_files
+from spindle.operations.reassignment import Replica
+from spindle.operations.snapshot import ClusterSnapshot, refuse_moving, snapshot_of
 from spindle.planner.goals import decommission, drain
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import DirectoryModel
@@ -100,7 +101,7 @@ def test_answers_of_brokers_become_a_model() -> None:
 
 def test_answers_that_contradict_each_other_end_with_one_line() -> None:
     twice = [log_dir("/a"), log_dir("/a")]
-    with pytest.raises(CommandFailed, match="contradict each other: directory 1:/a is there 2"):
+    with pytest.raises(OperationFailed, match="contradict each other: directory 1:/a is there 2"):
         snapshot_of([node(1)], view((1,)), {1: twice}, None)
 
 
@@ -130,7 +131,7 @@ def test_a_capacity_replaces_what_the_brokers_say() -> None:
 def test_a_capacity_below_the_replicas_of_a_directory_is_refused() -> None:
     answers = {1: [log_dir("/a", (0, 4)), log_dir("/b")]}
     assert snapshot_of([node(1)], view((1,)), answers, 4 * GIB).model.directories[0].fill == 1
-    with pytest.raises(CommandFailed, match=r"--capacity 3\.0 GiB is less than .* 1:/a use: 4\.0"):
+    with pytest.raises(OperationFailed, match=r"--capacity 3\.0 GiB is less .* 1:/a use: 4\.0"):
         snapshot_of([node(1)], view((1,)), answers, 3 * GIB)
 
 
@@ -185,7 +186,7 @@ def test_a_failed_directory_and_its_unknown_replicas_are_one_row() -> None:
 
 def test_moving_replicas_are_no_ground_for_a_plan() -> None:
     refuse_moving([])
-    with pytest.raises(CommandFailed, match=r"of 2 partitions are moving already \(t-0, t-1\)"):
+    with pytest.raises(OperationFailed, match=r"of 2 partitions are moving already \(t-0, t-1\)"):
         refuse_moving([TopicPartition("t", number) for number in (1, 0, 1)])
 
 
@@ -204,7 +205,7 @@ def test_the_files_of_rounds_are_plans_of_kafka_and_go_back(tmp_path: Path) -> N
     assert there.directories == {Replica(1, partition): "/b"}
     assert back.directories == {Replica(1, partition): "/a"}
     assert there.replicas == back.replicas == {partition: (1, 2)}
-    with pytest.raises(CommandFailed, match="has files already"):
+    with pytest.raises(OperationFailed, match="has files already"):
         write_files(plan, tmp_path / "new" / "plan", LIMITS.max_fill)
 
 
@@ -223,12 +224,13 @@ def test_the_way_back_waits_until_deleted_replicas_have_freed_their_space() -> N
 
 def test_a_drain_of_a_dead_broker_does_not_claim_a_cordon() -> None:
     assert (
-        end_step("1:/a", drained(), can_cordon=True).text == "1:/a has no replicas and is cordoned"
+        end_of_drain(DrainTarget(1, "/a"), drained(), can_cordon=True).text
+        == "1:/a has no replicas and is cordoned"
     )
     dead = decommission(three_brokers().model, 3, LIMITS)
-    end = end_step("3", dead, can_cordon=True)
+    end = end_of_drain(DrainTarget(3), dead, can_cordon=True)
     assert end.text == "broker 3 has no replicas; its offline directories are not cordoned"
-    assert end.facts == {"isCordoned": False}
+    assert end.facts == {"isCordoned": False, "wentOffline": []}
 
 
 def test_the_end_of_an_execution_names_the_space_that_deleted_replicas_still_use() -> None:
@@ -254,9 +256,9 @@ def test_a_dead_broker_without_replicas_is_empty_and_not_unknown() -> None:
     assert find_directories(model, 3, None) == []
     plan = decommission(model, 3, LIMITS)
     assert not plan.rounds
-    end = end_step("3", plan, can_cordon=True)
+    end = end_of_drain(DrainTarget(3), plan, can_cordon=True)
     assert end.text == "broker 3 has no replicas; it does not answer, so it is not cordoned"
-    assert end.facts == {"isCordoned": False}
+    assert end.facts == {"isCordoned": False, "wentOffline": []}
 
 
 def test_topics_that_the_metadata_hides_are_named() -> None:
@@ -307,13 +309,17 @@ def test_a_broker_that_does_not_report_deletions_counts_those_of_this_execution(
 def test_a_slash_at_the_end_of_a_directory_means_the_same_directory() -> None:
     cluster = three_brokers().model
     assert find_directories(cluster, 1, "/b/") == find_directories(cluster, 1, "/b") == [1]
-    assert [plain_place(name) for name in ("2", "2:/b", "2:/b/")] == ["2", "2:/b", "2:/b"]
+    assert [str(parse_drain_target(name)) for name in ("2", "2:/b", "2:/b/")] == [
+        "2",
+        "2:/b",
+        "2:/b",
+    ]
 
 
 def test_a_directory_of_a_broker_that_does_not_answer_is_not_called_unknown() -> None:
-    with pytest.raises(CommandFailed, match="broker 3 does not report its log directories"):
+    with pytest.raises(OperationFailed, match="broker 3 does not report its log directories"):
         find_directories(three_brokers().model, 3, "/a")
-    with pytest.raises(CommandFailed, match="broker 2 has no log directory /b; it has /a"):
+    with pytest.raises(OperationFailed, match="broker 2 has no log directory /b; it has /a"):
         find_directories(three_brokers().model, 2, "/b")
 
 

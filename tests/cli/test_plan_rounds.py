@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from spindle.cli.execution import plan_rounds
-from spindle.cli.execution.execution_file import ExecutionFile
-from spindle.cli.execution.executor import RoundExecutor
 from spindle.common.ids import TopicPartition
+from spindle.operations.execution import plan_rounds
+from spindle.operations.execution.execution_file import ExecutionFile
+from spindle.operations.execution.executor import RoundExecutor
 from spindle.planner.goals import drain
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel
@@ -27,6 +27,9 @@ class IdleExecutor(RoundExecutor):
         pass
 
     def pause(self) -> None:
+        pass
+
+    def sleep(self, _seconds: float) -> None:
         pass
 
 

@@ -11,11 +11,12 @@ from spindle.cli.tools.consume_perf import row
 from spindle.cli.tools.failures import ToolFailed, WrongOptions
 from spindle.cli.tools.produce_perf import DECLARATION, Latencies, percentile_ms, record_keys
 from spindle.cli.tools.reassign import list_lines, spread, status_lines
-from spindle.cli.tools.reassignment_moves import ReplicaPlaces, active_moves, move_lines
-from spindle.cli.tools.reassignment_plan import Plan, Replica, check_plan, parse_plan, plan_json
-from spindle.cli.tools.reassignment_throttles import throttled_replicas
+from spindle.cli.tools.reassignment_moves import active_moves, move_lines
+from spindle.cli.tools.reassignment_plan import check_plan, parse_plan
 from spindle.client.admin.partitions import Reassignment
 from spindle.common.ids import TopicPartition
+from spindle.operations.reassignment import Plan, Replica, ReplicaPlaces, plan_json
+from spindle.operations.throttles import throttled_replicas
 from tools import parsed
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -5,19 +5,6 @@ from typing import cast
 
 import pytest
 
-from spindle.cli.execution import executor as executor_module
-from spindle.cli.execution import planning as planning_module
-from spindle.cli.execution.active_moves import ActiveMoves
-from spindle.cli.execution.execution_file import ExecutionFile
-from spindle.cli.execution.executor import RoundExecutor
-from spindle.cli.execution.planning import DeletionWait
-from spindle.cli.execution.progress_events import ProgressEvent, Remarks
-from spindle.cli.execution.running_plan import PlanUnderWay
-from spindle.cli.execution.throttle_backoff import ThrottleBackoff, lagging_partitions
-from spindle.cli.execution.topic_throttles import entries_of
-from spindle.cli.plan.snapshot import ClusterSnapshot
-from spindle.cli.tools.reassignment_moves import ReplicaPlaces
-from spindle.cli.tools.reassignment_plan import Plan, Replica, plan_json
 from spindle.client.admin.partitions import Reassignment
 from spindle.client.blocking.client import WireClient
 from spindle.client.cluster_metadata import ClusterView, PartitionView, TopicView
@@ -25,6 +12,17 @@ from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
+from spindle.operations.events import ProgressEvent, Remarks
+from spindle.operations.execution import executor as executor_module
+from spindle.operations.execution.active_moves import ActiveMoves
+from spindle.operations.execution.execution_file import ExecutionFile
+from spindle.operations.execution.executor import RoundExecutor
+from spindle.operations.execution.planning import DeletionWait
+from spindle.operations.execution.running_plan import PlanUnderWay
+from spindle.operations.execution.throttle_backoff import ThrottleBackoff, lagging_partitions
+from spindle.operations.reassignment import Plan, Replica, ReplicaPlaces, plan_json
+from spindle.operations.snapshot import ClusterSnapshot
+from spindle.operations.throttles import entries_of
 from spindle.planner.goals import drain
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
@@ -125,15 +123,12 @@ def test_only_replicas_that_could_catch_up_are_behind() -> None:
     assert lagging_partitions(view((1,), ()), adding) == [FIRST]
 
 
-def test_a_first_plan_waits_once_for_what_brokers_do_not_report(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_first_plan_waits_once_for_what_brokers_do_not_report() -> None:
     slept: list[float] = []
-    monkeypatch.setattr(planning_module.time, "sleep", slept.append)
     told: list[ProgressEvent] = []
     plan = two_moves()
     snapshot = ClusterSnapshot(plan.cluster, unexplained=[plan.cluster.directories[0]])
-    deletion_wait = DeletionWait(told.append)
+    deletion_wait = DeletionWait(told.append, slept.append)
     assert not deletion_wait.wait_once(ClusterSnapshot(plan.cluster), plan)
     assert [deletion_wait.wait_once(snapshot, plan) for _ in range(2)] == [True, False]
     assert slept == [60.0]

@@ -274,6 +274,35 @@ def test_no_summary_of_a_command_is_cut_off(tool: str, capsys: pytest.CaptureFix
     assert "..." not in commands
 
 
-def test_the_dialect_reaches_the_body() -> None:
-    assert parsed(DECLARATION, ["--list"], Dialect.KAFKA).is_kafka
-    assert not parsed(DECLARATION, ["--list"]).is_kafka
+def test_a_script_ignores_words_that_belong_to_no_option() -> None:
+    declaration = Declaration("A tool.", DECLARATION.options, words="TOPIC")
+    assert parsed(declaration, ["--list", "a"]).loose_words == ("a",)
+    assert parsed(declaration, ["--list", "a"], Dialect.KAFKA).loose_words == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        (["topics", "--lst"], "kafka topics"),
+        (["groups", "--describe", "--nosuch"], None),
+        (["groups", "--describe", "--group=g"], "kafka consumer-groups"),
+        (["transactions", "-b", "a:1", "list", "--duration-filter", "-5"], "kafka transactions"),
+        (["produce", "--topic", "t", "--sync"], "kafka console-producer"),
+        (["consume", "t", "--max-messages", "3"], "kafka console-consumer"),
+        (["quorum", "describe", "--status"], "kafka metadata-quorum"),
+        (["groups", "lst"], None),
+        (["transactions", "describe"], None),
+        (["produce", "t", "--nosuch"], None),
+        (["configs", "--help"], None),
+    ],
+)
+def test_an_old_command_line_runs_kafkas_tool_and_says_where_it_is_now(
+    words: list[str],
+    place: str | None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SPINDLE_BOOTSTRAP", raising=False)
+    run([*words, "--help"])
+    notice = f"spindle {words[0]} is now spindle {place}\n"
+    assert capsys.readouterr().err.startswith(notice) is (place is not None)

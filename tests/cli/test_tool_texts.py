@@ -322,12 +322,9 @@ def test_elections() -> None:
         TopicPartition("t", 1): ApiError(ErrorCode.ELECTION_NOT_NEEDED, "x"),
         TopicPartition("t", 2): ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such topic"),
     }
-    assert outcome_lines(ElectionType.PREFERRED, outcome, is_kafka=True) == [
+    assert outcome_lines(ElectionType.PREFERRED, outcome) == [
         "Successfully completed leader election (PREFERRED) for partitions t-0",
         "Valid replica already elected for partitions t-1",
         "Error completing leader election (PREFERRED) for partition: t-2: "
         "org.apache.kafka.common.errors.UnknownTopicOrPartitionException: No such topic",
     ]
-    assert outcome_lines(ElectionType.PREFERRED, outcome, is_kafka=False)[-1] == (
-        "Error completing leader election (PREFERRED) for partition: t-2: No such topic"
-    )

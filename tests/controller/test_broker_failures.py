@@ -379,6 +379,19 @@ async def test_eligible_leaders_may_lead_once_after_the_feature_is_disabled() ->
     )
 
 
+async def test_a_leader_that_died_before_the_feature_was_enabled_is_the_last_known_one() -> None:
+    c = Cluster()
+    await c.start()
+    await c.set_elr_version(0)
+    await c.die(3)
+    await c.die(2, 3)
+    await c.die(1, 2, 3)
+    assert (c.partition("e").leader, c.partition("e").isr) == (-1, (1,))
+    await c.set_elr_version(1)
+    await c.restart(1)
+    assert (c.partition("e").leader, c.partition("e").isr) == (1, (1,))
+
+
 async def test_the_last_known_leader_may_lead_after_the_feature_is_gone_and_is_forgotten_then() -> (
     None
 ):

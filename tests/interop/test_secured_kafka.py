@@ -243,11 +243,9 @@ def test_tools_take_the_properties_from_a_file(kafka: SecuredKafka, tmp_path: Pa
 
     config = ("--command-config", str(file))
     assert spindle("topic", "create", "tools", *config).returncode == 0
-    done = spindle("produce", "--topic", "tools", *config, text="one\ntwo\n")
+    done = spindle("produce", "tools", *config, text="one\ntwo\n")
     assert done.returncode == 0, done.stderr
-    done = spindle(
-        "consume", "--topic", "tools", "--from-beginning", "--max-messages", "2", *config
-    )
+    done = spindle("consume", "tools", "--from-beginning", "-n", "2", *config)
     assert done.stdout == "one\ntwo\n"
     assert "tools" in spindle("topic", "list", *config).stdout
     assert spindle("status", *config).returncode == 0

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from spindle.config.properties import parse_properties
 from spindle.pipeline.demo import __main__ as command
 from spindle.pipeline.demo import node as demo_node
 from spindle.pipeline.demo import sending
@@ -31,8 +32,6 @@ from spindle.pipeline.demo.node import (
     DemoError,
     DemoLayout,
     DemoNode,
-    free_ports,
-    server_properties,
     stop_left_over,
 )
 from spindle.pipeline.demo.proof import Fingerprint, InputFingerprint, record_checksum
@@ -163,18 +162,6 @@ def test_an_earlier_demo_makes_room(layout: DemoLayout) -> None:
     assert not layout.root.exists()
 
 
-def test_the_configuration_names_three_disks(layout: DemoLayout) -> None:
-    text = server_properties(layout, 1001, 1002)
-    properties = dict(line.split("=", 1) for line in text.splitlines())
-    assert len(properties["log.dirs"].split(",")) == 3
-    assert properties["listeners"].endswith(":1001,CONTROLLER://127.0.0.1:1002")
-    assert properties["advertised.listeners"] == "PLAINTEXT://127.0.0.1:1001"
-
-
-def test_free_ports_are_different() -> None:
-    assert len(set(free_ports(5))) == 5
-
-
 def fake_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
     script = tmp_path / "spindle"
     script.write_text(f"#!{sys.executable}\nimport sys, time\n{body}\n")
@@ -213,11 +200,19 @@ def test_a_node_that_ends_at_once_shows_its_last_words(
         node.start()
 
 
-def test_a_command_that_fails_is_shown(
-    node: DemoNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_node_of_the_demo_has_three_disks_and_free_ports(
+    node: DemoNode, layout: DemoLayout
 ) -> None:
-    fake_command(tmp_path, monkeypatch, "sys.exit('no such thing')")
-    with pytest.raises(DemoError, match=r"spindle storage random-uuid failed:\nno such thing"):
+    assert len(node.format()) == 22
+    properties = parse_properties(layout.properties.read_text())
+    assert properties["log.dirs"].split(",") == [str(path) for path in layout.log_directories]
+    assert len(layout.log_directories) == 3
+    assert properties["listeners"].startswith(f"PLAINTEXT://{node.bootstrap_servers},CONTROLLER://")
+
+
+def test_directories_that_cannot_be_formatted_are_named(node: DemoNode, layout: DemoLayout) -> None:
+    layout.log_directories[0].write_text("a file")
+    with pytest.raises(DemoError, match="disk-1"):
         node.format()
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from spindle.common.ids import TopicPartition
-from spindle.planner.samples import BrokerSample, ClusterSample, DirectorySample, LedSample
+from spindle.planner.forecast.samples import BrokerSample, ClusterSample, DirectorySample, LedSample
 
 GIB = 2**30
 HOUR_S = 3600

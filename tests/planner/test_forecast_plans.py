@@ -6,13 +6,13 @@ from functools import partial
 import pytest
 
 from spindle.common.ids import TopicPartition
-from spindle.planner.forecast_plan import cluster_ahead, plan_ahead
+from spindle.planner.forecast.forecast_plan import forecast_cluster, plan_for_forecast
+from spindle.planner.forecast.growth import PartitionRates
+from spindle.planner.forecast.trend import Trend
 from spindle.planner.goals import balance, drain, what_if
-from spindle.planner.growth import PartitionRates
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
 from spindle.planner.plan import BindingLimit, Infeasible, PlacementPlan
-from spindle.planner.trend import Trend
 from spindle.planner.what_if import ClusterChanges
 
 GIB = 2**30
@@ -39,7 +39,7 @@ def growing(
         TopicPartition("t", n): PartitionRates(Trend(value * GIB / DAY_S, 0, 0), produced)
         for n, value in gib_per_day.items()
     }
-    return partial(cluster_ahead, found, rates, {})
+    return partial(forecast_cluster, found, rates, {})
 
 
 def emptied(found: ClusterModel) -> PlacementPlan:
@@ -56,21 +56,21 @@ def test_a_replica_goes_where_it_has_room_at_the_horizon() -> None:
     cluster_model = cluster((20,), (30,), (40,))
     grown = growing(cluster_model, {1: 8.0})
     assert targets(emptied(cluster_model)) == [1]
-    plan = plan_ahead(cluster_model, grown, emptied, 7 * DAY_S)
+    plan = plan_for_forecast(cluster_model, grown, emptied, 7 * DAY_S)
     assert targets(plan.current) == [2]
     assert plan.current.moved_bytes == plan.current.lower_bound_bytes == 20 * GIB
     assert plan.current.used_bytes == (0, 30 * GIB, 60 * GIB)
     assert plan.forecast.used_bytes[1] // GIB == 86
-    assert plan.ahead_s >= 7 * DAY_S + plan.current.duration_ms / 1000
+    assert plan.horizon_s >= 7 * DAY_S + plan.current.duration_ms / 1000
 
 
 def test_room_that_growth_takes_is_no_room() -> None:
     cluster_model = cluster((20,), (60,))
     with pytest.raises(Infeasible) as refused:
-        plan_ahead(cluster_model, growing(cluster_model, {1: 5.0}), emptied, 7 * DAY_S)
+        plan_for_forecast(cluster_model, growing(cluster_model, {1: 5.0}), emptied, 7 * DAY_S)
     assert refused.value.limit is BindingLimit.CAPACITY
     assert targets(
-        plan_ahead(cluster_model, growing(cluster_model, {1: 5.0}), emptied, DAY_S).current
+        plan_for_forecast(cluster_model, growing(cluster_model, {1: 5.0}), emptied, DAY_S).current
     ) == [1]
 
 
@@ -78,11 +78,11 @@ def test_a_partition_that_is_produced_faster_than_its_copy_is_named() -> None:
     cluster_model = cluster((20,), (10,))
     grown = growing(cluster_model, {0: 0.0}, produced=60.0 * 2**20)
     with pytest.raises(Infeasible, match=r"t-0 cannot move: it grows by 60\.0 MiB/s") as refused:
-        plan_ahead(cluster_model, grown, emptied, DAY_S)
+        plan_for_forecast(cluster_model, grown, emptied, DAY_S)
     assert refused.value.limit is BindingLimit.THROTTLE
     skewed = cluster((60, 10), (10,))
     grown = growing(skewed, {0: 0.0, 1: 0.0, 2: 0.0}, produced=60.0 * 2**20)
-    plan = plan_ahead(skewed, grown, lambda each: balance(each, LIMITS), DAY_S).current
+    plan = plan_for_forecast(skewed, grown, lambda each: balance(each, LIMITS), DAY_S).current
     assert not plan.rounds
     assert plan.remarks[0] == (
         "t-1 does not move: 60.0 MiB/s are produced, and the throttle is 50.0 MiB/s"
@@ -92,7 +92,7 @@ def test_a_partition_that_is_produced_faster_than_its_copy_is_named() -> None:
 def test_an_imagined_directory_is_in_the_plan_of_today() -> None:
     cluster_model = cluster((40, 20), (10,))
     changes = ClusterChanges([BrokerModel(7)], [DirectoryModel(7, "/new", 100 * GIB, 0)])
-    plan = plan_ahead(
+    plan = plan_for_forecast(
         cluster_model,
         growing(cluster_model, {0: 1.0}),
         lambda each: what_if(each, changes, LIMITS),
@@ -110,4 +110,4 @@ def test_a_plan_that_never_catches_up_with_growth_is_refused() -> None:
     small = cluster((20,), (0,))
     cluster_model = ClusterModel(small.brokers, [small.directories[0], huge], small.partitions)
     with pytest.raises(ValueError, match="raise the throttle"):
-        plan_ahead(cluster_model, growing(cluster_model, {0: 10_000.0}), emptied, DAY_S)
+        plan_for_forecast(cluster_model, growing(cluster_model, {0: 10_000.0}), emptied, DAY_S)

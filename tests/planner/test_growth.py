@@ -5,11 +5,11 @@ from random import Random
 import pytest
 from sampled_clusters import CAPACITY, GIB, HOUR_S, alone, directory, led, part, sample
 
-from spindle.cli.sampling.forecasts import time_to_full_text
-from spindle.planner.growth import DirectoryGrowth, directory_growths, partition_rates
-from spindle.planner.samples import BrokerSample, ClusterSample
-from spindle.planner.time_to_full import Filling, time_to_full
-from spindle.planner.trend import MIN_POINTS, Trend, fit_trend
+from spindle.cli.sampling.forecast_text import time_to_full_text
+from spindle.planner.forecast.growth import DirectoryGrowth, directory_growths, partition_rates
+from spindle.planner.forecast.samples import BrokerSample, ClusterSample
+from spindle.planner.forecast.time_to_full import Filling, time_to_full
+from spindle.planner.forecast.trend import MIN_POINTS, Trend, fit_trend
 
 GIB_PER_HOUR = GIB / HOUR_S
 

@@ -7,13 +7,13 @@ import pytest
 from generated_clusters import GIB, small_cluster
 
 from spindle.common.ids import TopicPartition
-from spindle.planner.forecast_plan import cluster_ahead
-from spindle.planner.growth import DirectoryGrowth, PartitionRates
+from spindle.planner.forecast.forecast_plan import forecast_cluster
+from spindle.planner.forecast.growth import DirectoryGrowth, PartitionRates
+from spindle.planner.forecast.trend import Trend
 from spindle.planner.healing import HealingLimits, heal
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel
 from spindle.planner.plan import PlacementPlan
-from spindle.planner.trend import Trend
 
 HEALING = HealingLimits()
 LIMITS = PlanLimits()
@@ -67,7 +67,7 @@ def test_a_directory_without_a_way_out_is_named() -> None:
 def test_growth_until_the_horizon_counts_and_the_sizes_stay_those_of_today() -> None:
     today = cluster((40, 20), (20,))
     rates = {TopicPartition("t", 0): PartitionRates(Trend(5 * GIB / DAY_S, 0, 0), 0.0)}
-    ahead = cluster_ahead(today, rates, {}, 7 * DAY_S)
+    ahead = forecast_cluster(today, rates, {}, 7 * DAY_S)
     assert ahead.directories[0].used_bytes // GIB in (94, 95)
     plan = heal(today, ahead, (), HEALING, LIMITS)
     assert moves(plan) == [(1, 0, 1)]
@@ -80,14 +80,14 @@ def test_other_files_that_grow_count_as_well() -> None:
     today = cluster((40, 20), (20,))
     growth = Trend(5 * GIB / DAY_S, 0, 0)
     growths = {(0, "/d"): DirectoryGrowth(9, 3600.0, None, growth, growth)}
-    ahead = cluster_ahead(today, {}, growths, 7 * DAY_S)
+    ahead = forecast_cluster(today, {}, growths, 7 * DAY_S)
     assert heal(today, ahead, (), HEALING, LIMITS).rounds
 
 
 def test_a_partition_that_grows_faster_than_the_throttle_is_named() -> None:
     today = cluster((15, 75), (0,))
     rates = {TopicPartition("t", 0): PartitionRates(None, 60.0 * 2**20)}
-    plan = heal(today, cluster_ahead(today, rates, {}, DAY_S), (), HEALING, LIMITS)
+    plan = heal(today, forecast_cluster(today, rates, {}, DAY_S), (), HEALING, LIMITS)
     assert not plan.rounds
     assert plan.remarks == (
         "t-0 does not move: 60.0 MiB/s are produced, and the throttle is 50.0 MiB/s",

@@ -2,8 +2,8 @@
 
 from generated_clusters import small_cluster
 
-from spindle.cli.plan.files import rollback_texts
 from spindle.cli.tools.reassignment_plan import parse_plan
+from spindle.operations.plan_files import rollback_texts
 from spindle.planner.goals import balance
 from spindle.planner.limits import PlanLimits
 from spindle.planner.plan import PlacementPlan

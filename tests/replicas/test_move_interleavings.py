@@ -168,17 +168,36 @@ async def test_moves_that_wait_for_their_turn_go_in_the_order_of_their_names() -
     assert ended == ["quinces", "apples", "orders", "pears"]
 
 
-async def test_a_request_for_a_move_that_is_dropped_with_its_loop_awaits_nothing_more() -> None:
+async def test_a_change_that_is_dropped_with_its_loop_awaits_nothing_more() -> None:
+    broker = await MovingBroker(Disks(), new_cluster(3), 3).start()
+
+    async def change() -> None:
+        async with broker.mover.alone(broker.partition):
+            await asyncio.get_running_loop().create_future()
+
+    dropped = change()
+    dropped.send(None)
+    async with broker.mover.lock:
+        # A coroutine that waits for the lock in spite of this raises RuntimeError.
+        dropped.close()
+    await broker.stop()
+
+
+async def test_a_replica_follows_the_metadata_after_the_client_that_moved_it_is_gone() -> None:
     broker = MovingBroker(Disks(), new_cluster(3), 3, executor=HangingExecutor)
     await broker.start()
     executor = broker.directories[1].executor
     assert isinstance(executor, HangingExecutor)
     executor.hangs_at = "create_future"
-    request = broker.mover.alter(broker.partition, broker.directories[1])
-    while not executor.waiting:
-        request.send(None)
-        await asyncio.sleep(0)
+    request = asyncio.create_task(broker.begin())
+    await broker.until(lambda: bool(executor.waiting))
     async with broker.mover.lock:
-        # A coroutine that waits for the lock in spite of this raises RuntimeError.
-        request.close()
+        executor.release()
+        for _ in range(20):  # until the change waits for the lock
+            await asyncio.sleep(0)
+        request.cancel()
+        await asyncio.gather(request, return_exceptions=True)
+    broker.cluster.delete("orders")
+    await broker.follow_metadata()
+    await broker.until(lambda: broker.replicas.lookup("orders", 0) is None)
     await broker.stop()

@@ -23,10 +23,23 @@ FOLDERS: Final = ("docs", "examples", "deploy", "benchmarks")
 NOT_COPIED: Final = ("__pycache__", ".ipynb_checkpoints")
 
 API: Final = {
+    "spindle.local": ["spindle.local"],
     "spindle.testing": ["spindle.testing"],
     "spindle.testing.histories": ["spindle.testing.histories"],
     "spindle.pipeline": ["spindle.pipeline"],
     "spindle.pipeline.export": ["spindle.pipeline.export"],
+    "spindle.operations": [
+        "spindle.operations.drain_run",
+        "spindle.operations.balance_run",
+        "spindle.operations.heal_run",
+        "spindle.operations.rebuild_run",
+        "spindle.operations.plan",
+        "spindle.operations.history",
+        "spindle.operations.plan_settings",
+        "spindle.operations.events",
+        "spindle.operations.cancellation",
+        "spindle.operations.errors",
+    ],
     "spindle.client": [
         "spindle.client.blocking.client",
         "spindle.client.blocking.producer",

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
+from traceback import format_exception
 from types import FrameType
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from spindle.runtime.broker.broker_server import BrokerServer
 from verification.simulation.cluster import SimulatedCluster, SimulatedNode
 from verification.simulation.invariants import Invariants, story_of
 from verification.simulation.isolated_failure import IsolatedFailure
-from verification.simulation.loop import Deadlock, SimulatedLoop
+from verification.simulation.loop import Deadlock, SimulatedLoop, TimeLimitReached
 from verification.simulation.move_oracle import unfinished_move
 from verification.simulation.nemesis import Nemesis
 from verification.simulation.network import Network, NetworkChances
@@ -125,6 +126,11 @@ class Simulation:
                 self.loop.run_until_complete(self._run())
             except (InvariantViolated, Deadlock) as violated:
                 violation = str(violated)
+            except TimeLimitReached:
+                raise
+            except Exception as error:  # noqa: BLE001 - it is the result of this seed
+                # The other seeds of a batch still run.
+                violation = "the simulation failed:\n" + "".join(format_exception(error))
             finally:
                 self.loop.end()
         return SimulationOutcome(

@@ -28,10 +28,9 @@ from spindle.columnar.headers import BASE_OFFSET, LAST_DELTA, SIZE_BYTES, Header
 from spindle.columnar.tables import address_of
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
+from spindle.protocol import versions
 from spindle.protocol.messages.fetch import FetchResponse
 
-_FROM_FOLLOWERS: Final = 11
-"""The first version of Fetch that a follower answers to a consumer."""
 _LIMITS: Final = FetchLimits(max_bytes=4 << 20, max_wait_ms=100)
 _THROTTLED_ANSWERS: Final = 20
 """One after the other; a broker that throttles a client for longer gives it nothing at all."""
@@ -238,7 +237,7 @@ class _Fetching:
                 request,
                 FetchResponse,
                 broker=self.broker,
-                first_version=_FROM_FOLLOWERS,
+                first_version=versions.FETCH_FROM_FOLLOWER,
                 wait_ms=_LIMITS.max_wait_ms,
             )
             fetched = fetched_batches(self.place.partition, answer)

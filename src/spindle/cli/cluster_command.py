@@ -11,6 +11,8 @@ from spindle.cli.failure import CommandFailed
 from spindle.cli.tools.bootstrap import connect, properties_of
 from spindle.cli.tools.failures import FAILURES, failure
 from spindle.cli.tools.options import WHERE_IS_THE_CLUSTER
+from spindle.operations.errors import OperationFailed
+from spindle.planner.plan import Infeasible
 
 _SERVERS = "bootstrap.servers"
 
@@ -33,7 +35,14 @@ def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
                 raise click.UsageError(WHERE_IS_THE_CLUSTER, click.get_current_context())
             with connect(servers, properties) as client:
                 return function(client, as_json, **rest)
+        except (OperationFailed, Infeasible) as error:
+            raise CommandFailed(_with_notes(str(error), error)) from None
         except FAILURES as error:
-            raise CommandFailed(failure(error).plainly) from None
+            raise CommandFailed(_with_notes(failure(error).plainly, error)) from None
 
     return run
+
+
+def _with_notes(text: str, error: BaseException) -> str:
+    """Return the text of a failure, and below it what an operation has noted about it."""
+    return "\n".join([text, *getattr(error, "__notes__", ())])

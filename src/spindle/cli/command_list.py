@@ -35,8 +35,8 @@ SECTIONS: Final = {
     "Work on disks (-b HOST:PORT, or SPINDLE_BOOTSTRAP)": {
         "disks": (f"{_CLI}.disks.group:disks", "Show and change log directories."),
         "plan": (f"{_CLI}.plan.group:plan", "Plan where replicas should be, in rounds of moves."),
-        "drain": (f"{_CLI}.drain.command:drain_command", "Empty a broker or a log directory."),
-        "balance": (f"{_CLI}.balance.command:balance_command", "Fill log directories equally."),
+        "drain": (f"{_CLI}.drain:drain_command", "Empty a broker or a log directory."),
+        "balance": (f"{_CLI}.balance:balance_command", "Fill log directories equally."),
         "heal": (f"{_CLI}.heal.command:heal_command", "Keep directories within limits."),
         "history": (f"{_CLI}.sampling.group:history", "Record sizes, and forecast full disks."),
     },

@@ -1,14 +1,10 @@
-"""Durations for people: `1d12h` as an option, `2:05:09` and `7.5 h` as text."""
+"""Durations on a command line: `1d12h`."""
 
 import re
 from typing import Final
 
 import click
 
-_MINUTE_S: Final = 60
-_HOUR_S: Final = 3600
-_DAY_S: Final = 86_400
-_MAX_S: Final = 3650 * _DAY_S
 _UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
 _DURATION: Final = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?")
 
@@ -37,23 +33,3 @@ class DurationMs(click.ParamType[int]):
                 ctx,
             )
         return duration_ms
-
-
-def duration_text(time_s: float) -> str:
-    """Return a duration as 0:34 or 2:05:09."""
-    whole_s = int(time_s + 0.5)
-    hours, rest_s = divmod(whole_s, _HOUR_S)
-    minutes, seconds = divmod(rest_s, _MINUTE_S)
-    if hours:
-        return f"{hours}:{minutes:02d}:{seconds:02d}"
-    return f"{minutes}:{seconds:02d}"
-
-
-def span_text(span_s: float) -> str:
-    """Return a span with one unit: `35 s`, `12.0 min`, `7.5 h`, `5.2 d`."""
-    if span_s >= _MAX_S:
-        return "10 years or more"
-    for unit_s, unit in ((_DAY_S, "d"), (_HOUR_S, "h"), (_MINUTE_S, "min")):
-        if span_s >= 2 * unit_s:
-            return f"{span_s / unit_s:.1f} {unit}"
-    return f"{span_s:.0f} s"

@@ -1,4 +1,4 @@
-"""The two output modes of a tool: `spindle` for people, or like Kafka's tools for scripts."""
+"""How a tool of Kafka reports mistakes and failures: for people, or as Kafka's scripts do."""
 
 from enum import Enum
 from typing import Final
@@ -10,12 +10,12 @@ KAFKA_VERSION: Final = "4.4.0"
 
 
 class Dialect(Enum):
-    """The wording of errors and of some outputs. Options and effects are the same in both."""
+    """The wording of errors and helps, and their exit codes. Options and results are the same."""
 
     SPINDLE = "spindle"
     KAFKA = "kafka"
 
 
 def dialect_of(context: click.Context) -> Dialect:
-    """Return the dialect of a command; the scripts of `spindle home` choose Kafka's."""
+    """Return the dialect of a command; the scripts of `spindle home` have Kafka's."""
     return context.find_object(Dialect) or Dialect.SPINDLE

@@ -12,14 +12,14 @@ from spindle.common.errors import ProtocolViolation
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.common.uuids import ZERO_UUID, Uuid
-from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
+from spindle.protocol import versions
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 
 _WITHOUT_SESSION: Final = -1
 _UNKNOWN: Final = -1
 _MAX_THROTTLE_MS: Final = 30_000
 """The longest pause; a broker that is asked too early waits with its answer."""
-_LAST_VERSION_BY_NAME: Final = TOPIC_IDS_FROM[ApiKey.FETCH] - 1
+_LAST_VERSION_BY_NAME: Final = versions.FETCH_TOPIC_IDS - 1
 
 
 class AbortedProducer(NamedTuple):

@@ -14,8 +14,6 @@ READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 _NO_REPLICA: Final = -1
 
-FIRST_VERSION_WITH_MAX_TIMESTAMP: Final = 7
-
 
 class FoundOffset(NamedTuple):
     """An offset and the timestamp of its record; both are -1 if no record matches."""

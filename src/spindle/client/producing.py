@@ -8,11 +8,11 @@ from spindle.common.errors import ProtocolViolation
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.common.uuids import ZERO_UUID, Uuid
-from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
+from spindle.protocol import versions
 from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
 
 ACKS_ALL: Final = -1
-_LAST_VERSION_BY_NAME: Final = TOPIC_IDS_FROM[ApiKey.PRODUCE] - 1
+_LAST_VERSION_BY_NAME: Final = versions.PRODUCE_TOPIC_IDS - 1
 
 
 class Appended(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from spindle.client.errors import raise_for
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.protocol import versions
 from spindle.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -23,10 +24,10 @@ from spindle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 
-LAST_ADD_PARTITIONS_VERSION: Final = 3
-LAST_PRODUCE_VERSION: Final = 11
-LAST_TXN_OFFSET_COMMIT_VERSION: Final = 4
-LAST_END_VERSION: Final = 4
+LAST_ADD_PARTITIONS_VERSION: Final = versions.ADD_PARTITIONS_TO_TXN_BATCHED - 1
+LAST_PRODUCE_VERSION: Final = versions.PRODUCE_ADDS_PARTITION - 1
+LAST_TXN_OFFSET_COMMIT_VERSION: Final = versions.TXN_OFFSET_COMMIT_ADDS_PARTITION - 1
+LAST_END_VERSION: Final = versions.END_TXN_EPOCH_BUMP - 1
 LAST_INIT_VERSION: Final = 5
 
 FENCED: Final = frozenset(

@@ -22,7 +22,7 @@ _RESERVED_BELOW: Final = 100
 ZERO_UUID: Final[Uuid] = bytes(16)
 METADATA_TOPIC_ID: Final[Uuid] = bytes(15) + b"\x01"
 
-DIRECTORY_MIGRATING: Final[Uuid] = bytes(16)
+DIRECTORY_MIGRATING: Final[Uuid] = ZERO_UUID
 DIRECTORY_UNASSIGNED: Final[Uuid] = bytes(15) + b"\x01"
 DIRECTORY_LOST: Final[Uuid] = bytes(15) + b"\x02"
 

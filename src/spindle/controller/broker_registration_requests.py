@@ -1,7 +1,6 @@
 """Registration of brokers and controllers (KIP-631, KIP-858, KIP-919, KIP-966)."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid, is_reserved_directory_id, uuid_text
@@ -26,6 +25,7 @@ from spindle.metadata.features import (
     VersionRange,
 )
 from spindle.metadata.image import MetadataImage
+from spindle.protocol import versions
 from spindle.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
@@ -47,9 +47,6 @@ from spindle.protocol.messages.unregister_controller import (
     UnregisterControllerRequest,
     UnregisterControllerResponse,
 )
-
-CLEAN_SHUTDOWN_DETECTION_VERSION: Final = 3
-"""The first BrokerRegistration version with the broker epoch before a clean stop."""
 
 
 def register_broker(
@@ -105,7 +102,7 @@ def register_broker(
                     changes.directory_failed(request.broker_id, directory)
     else:
         # An unregistered id may still be an eligible leader, but its last epoch is not known.
-        is_clean = version < CLEAN_SHUTDOWN_DETECTION_VERSION or (
+        is_clean = version < versions.BROKER_REGISTRATION_PREVIOUS_EPOCH or (
             existing is not None and request.previous_broker_epoch == existing.epoch
         )
         changes.forget_previous_incarnation(request.broker_id, is_clean=is_clean)

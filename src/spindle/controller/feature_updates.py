@@ -20,6 +20,7 @@ from spindle.metadata.features import (
     unmet_dependency,
 )
 from spindle.metadata.image import MetadataImage
+from spindle.protocol import versions
 from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata_records import ConfigRecord, FeatureLevelRecord
 from spindle.protocol.messages.update_features import (
@@ -30,8 +31,6 @@ from spindle.protocol.messages.update_features import (
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
 UNSAFE_DOWNGRADE: Final = 3
-RESULTS_UNTIL_VERSION: Final = 1
-"""Up to this version the answer has a result per feature; later ones succeed or fail at once."""
 
 _Update = UpdateFeaturesRequest.FeatureUpdateKey
 
@@ -68,7 +67,7 @@ def update_features(
             feature=u.feature, error_message=ErrorCode.NONE.name
         )
         for u in request.feature_updates
-        if version <= RESULTS_UNTIL_VERSION
+        if version < versions.UPDATE_FEATURES_NO_RESULTS
     ]
     response = UpdateFeaturesResponse(error_message=None, results=results)
     kraft_target = planned[KRAFT_VERSION]

@@ -215,9 +215,12 @@ class PartitionChangeBuilder:
                 self._record.last_known_elr = []
             return
         is_known_gone = any(known not in self.target_replicas for known in old.last_known_elr)
-        if self._record.isr == [] and old.leader not in (NO_LEADER, *old.last_known_elr):
+        # Before the ELR was enabled, a leader that died stayed alone in the ISR.
+        alone = old.isr[0] if len(old.isr) == 1 else NO_LEADER
+        last_leader = alone if old.leader == NO_LEADER else old.leader
+        if self._record.isr == [] and last_leader not in (NO_LEADER, *old.last_known_elr):
             # Only the first time: later there is no leader to note.
-            self._record.last_known_elr = [old.leader]
+            self._record.last_known_elr = [last_leader]
         elif old.last_known_elr and (
             is_known_gone or leader >= 0 or (old.leader != NO_LEADER and leader != NO_LEADER)
         ):

@@ -7,12 +7,11 @@ from spindle.common.errors import ErrorCode
 from spindle.coordinator.classic.classic_group import ClassicGroup, GroupState
 from spindle.coordinator.consumer.descriptions import CONSUMER_TYPE, listed
 from spindle.coordinator.group_table import GroupTable
+from spindle.protocol import versions
 from spindle.protocol.messages.describe_groups import DescribeGroupsResponse
 from spindle.protocol.messages.list_groups import ListGroupsResponse
 
 CLASSIC_TYPE: Final = "classic"
-GROUP_NOT_FOUND_FROM_VERSION: Final = 6
-"""Since this version DescribeGroups answers GROUP_ID_NOT_FOUND; before, a Dead group."""
 
 DescribedGroup = DescribeGroupsResponse.DescribedGroup
 ListedGroup = ListGroupsResponse.ListedGroup
@@ -28,7 +27,7 @@ def describe_group(groups: GroupTable, group_id: str, api_version: int) -> Descr
     group = groups.get(group_id)
     if group is None:
         missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
-        if api_version >= GROUP_NOT_FOUND_FROM_VERSION:
+        if api_version >= versions.DESCRIBE_GROUPS_GROUP_ID_NOT_FOUND:
             missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             reason = "is not a classic group" if group_id in groups.consumer else "not found"
             missing.error_message = f"Group {group_id} {reason}."

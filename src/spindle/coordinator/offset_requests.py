@@ -23,13 +23,12 @@ from spindle.coordinator.records import (
     GroupRecord,
     OffsetRecord,
 )
+from spindle.protocol import versions
 from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
 from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
-GROUP_NOT_FOUND_FROM_VERSION: Final = 9
-"""Since this version OffsetCommit answers GROUP_ID_NOT_FOUND; before, ILLEGAL_GENERATION."""
 NO_RETENTION_MS: Final = -1
 INVALID_OFFSET: Final = -1
 TopicIdOf = Callable[[str], Uuid | None]
@@ -146,7 +145,7 @@ class OffsetRequests:
             # Without a generation the caller assigns partitions itself; the record of its first
             # offset creates the group.
             if generation_id >= 0:
-                if api_version >= GROUP_NOT_FOUND_FROM_VERSION:
+                if api_version >= versions.OFFSET_COMMIT_GROUP_ID_NOT_FOUND:
                     raise group_not_found(message.group_id)
                 raise ApiError(ErrorCode.ILLEGAL_GENERATION)
             return

@@ -61,9 +61,9 @@ class Cluster:
     brokers: Sequence[NodeHandle]
     controllers: Sequence[NodeHandle]
 
-    runner: ClassVar[str] = "spindle.local.supervisor_server:plain_runner"
+    _runner: ClassVar[str] = "spindle.local.supervisor_server:plain_runner"
     """The name of the function that runs a node in its process."""
-    default_properties: ClassVar[Mapping[str, object]] = {}
+    _default_properties: ClassVar[Mapping[str, object]] = {}
     """Keys of every node's property file, unless `properties` has them."""
 
     def __init__(
@@ -85,7 +85,7 @@ class Cluster:
         check_count("racks", racks, 0)
         check_timeout("start_timeout_s", start_timeout_s)
         self._start_timeout_s = start_timeout_s
-        self._supervisor = SupervisorProcess(self.runner)
+        self._supervisor = SupervisorProcess(self._runner)
         self._finalizer = weakref.finalize(self, self._supervisor.close)
         try:
             described = self._supervisor.ask(
@@ -95,7 +95,7 @@ class Cluster:
                 directories=directories,
                 controllers=controllers,
                 racks=racks,
-                properties=property_texts({**self.default_properties, **(properties or {})}),
+                properties=property_texts({**self._default_properties, **(properties or {})}),
                 node_properties={
                     number: property_texts(keys) for number, keys in (node_properties or {}).items()
                 },
@@ -235,7 +235,7 @@ class Cluster:
         return [NodeHandle(self, description) for description in described]
 
     def _runner_options(self, node: NodeHandle) -> dict[str, Any]:
-        """Return what the function `runner` needs for a node, as JSON values."""
+        """Return what the function `_runner` names needs for a node, as JSON values."""
         return {}
 
     def launch(self, node: NodeHandle, brokers: Sequence[int]) -> None:

@@ -71,25 +71,25 @@ def property_texts(properties: Mapping[str, object]) -> dict[str, str]:
 
 
 def node_properties(
-    wishes: ClusterSpec, folder: Path, ports: Sequence[int]
+    spec: ClusterSpec, folder: Path, ports: Sequence[int]
 ) -> dict[Path, dict[str, str]]:
     """Return the property files of a new cluster, by path.
 
     A cluster of one node has the folder for itself, else every node has a folder in it.
 
     Args:
-        ports: as many as `wishes.port_count`.
+        ports: as many as `spec.port_count`.
     """
-    brokers, controllers = wishes.broker_ids, wishes.controller_ids
+    brokers, controllers = spec.broker_ids, spec.controller_ids
     remaining = iter(ports)
     broker_ports = dict(zip(brokers, remaining, strict=False))
     controller_ports = {node_id: next(remaining) for node_id in controllers}
     files = {}
-    for node_id in wishes.node_ids:
-        own = folder if wishes.node_ids == [node_id] else folder / f"node-{node_id}"
+    for node_id in spec.node_ids:
+        own = folder if spec.node_ids == [node_id] else folder / f"node-{node_id}"
         listeners = []
         if node_id in broker_ports:
-            name = CLIENT_LISTENER if wishes.is_secure else "PLAINTEXT"
+            name = CLIENT_LISTENER if spec.is_secure else "PLAINTEXT"
             listeners.append(f"{name}://{HOST}:{broker_ports[node_id]}")
         if node_id in controller_ports:
             listeners.append(f"CONTROLLER://{HOST}:{controller_ports[node_id]}")
@@ -102,15 +102,15 @@ def node_properties(
             "controller.quorum.bootstrap.servers": ",".join(
                 f"{HOST}:{port}" for port in controller_ports.values()
             ),
-            "log.dirs": ",".join(str(own / f"disk-{n}") for n in range(1, wishes.dirs + 1)),
-            **_cluster_properties(wishes.nodes),
+            "log.dirs": ",".join(str(own / f"disk-{n}") for n in range(1, spec.dirs + 1)),
+            **_cluster_properties(spec.nodes),
         }
-        if wishes.racks and node_id in broker_ports:
-            properties["broker.rack"] = f"rack-{(node_id - 1) % wishes.racks + 1}"
-        if wishes.with_metrics:
+        if spec.racks and node_id in broker_ports:
+            properties["broker.rack"] = f"rack-{(node_id - 1) % spec.racks + 1}"
+        if spec.with_metrics:
             properties["spindle.metrics.listener"] = f"{HOST}:{next(remaining)}"
-        own_overrides = wishes.node_overrides.get(node_id, {})
-        files[own / PROPERTY_FILE] = {**properties, **wishes.overrides, **own_overrides}
+        own_overrides = spec.node_overrides.get(node_id, {})
+        files[own / PROPERTY_FILE] = {**properties, **spec.overrides, **own_overrides}
     return files
 
 

@@ -66,7 +66,7 @@ class NodeFolder:
         return f"{endpoint.host}:{endpoint.port}"
 
 
-def make_cluster(wishes: ClusterSpec, folder: Path, ports: list[int]) -> list[NodeFolder]:
+def make_cluster(spec: ClusterSpec, folder: Path, ports: list[int]) -> list[NodeFolder]:
     """Format the directories of a new cluster, then write its property files.
 
     The first node's file comes last: without it the folder holds no cluster.
@@ -76,8 +76,8 @@ def make_cluster(wishes: ClusterSpec, folder: Path, ports: list[int]) -> list[No
         FormatError: a directory cannot be written.
         ConfigError: an override cannot be used.
     """
-    with _private_files() if wishes.is_secure else nullcontext():
-        return _make_cluster(wishes, folder, ports)
+    with _private_files() if spec.is_secure else nullcontext():
+        return _make_cluster(spec, folder, ports)
 
 
 @contextmanager
@@ -90,28 +90,30 @@ def _private_files() -> Iterator[None]:
         os.umask(mask)
 
 
-def _make_cluster(wishes: ClusterSpec, folder: Path, ports: list[int]) -> list[NodeFolder]:
+def _make_cluster(spec: ClusterSpec, folder: Path, ports: list[int]) -> list[NodeFolder]:
     _check_path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ClusterError(f"cannot make {folder}: {error.strerror}") from None
-    security = new_security(folder) if wishes.is_secure else None
+    security = new_security(folder) if spec.is_secure else None
     if security is not None:
         security.write_certificates()
-        wishes = replace(wishes, overrides={**security.node_properties, **wishes.overrides})
-    files = node_properties(wishes, folder, ports)
+        spec = replace(spec, overrides={**security.node_properties, **spec.overrides})
+    files = node_properties(spec, folder, ports)
     configs = {
         path: NodeConfig.from_properties(properties, must_run=True)
         for path, properties in files.items()
     }
     for config in configs.values():
         ensemble = load_ensemble(OsFileSystem(), config.log_dirs)
+        if ensemble.failed:
+            reasons = "; ".join(ensemble.failed.values())
+            raise ClusterError(f"cannot read directories for a new cluster: {reasons}")
         if ensemble.formatted:
             raise ClusterError(
                 f"{next(iter(ensemble.formatted))} is formatted, but {folder} holds no cluster "
-                "that "
-                "was made to the end; remove it, or take another folder"
+                "that was made to the end; remove it, or take another folder"
             )
     nodes = [NodeFolder(path, config) for path, config in configs.items()]
     if security is not None:

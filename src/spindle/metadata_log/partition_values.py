@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
-from spindle.common.uuids import Uuid
+from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.metadata.topics import TopicImage
 from spindle.protocol.metadata_frame import frame
 
 _IDS: Final = Struct(">i16s")
 _NUMBERS: Final = Struct(">iii")
-_ZEROS: Final = bytes(16)
+
 _ONES: Final = b"\xff" * 16
 
 _Shape: TypeAlias = tuple[object, ...]
@@ -69,7 +69,7 @@ class PartitionValues:
 
     def _form(self, partition: PartitionRegistration) -> _Form:
         """Find the places of the numbers: the bytes that differ between all zeros and all ones."""
-        zeros = self._encode(partition, _ZEROS, 0)
+        zeros = self._encode(partition, ZERO_UUID, 0)
         ones = self._encode(partition, _ONES, -1)
         pairs = enumerate(zip(zeros, ones, strict=True))
         differing = [place for place, (zero, one) in pairs if zero != one]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spindle.common.text import count_noun
-from spindle.planner.forecast_plan import with_current_sizes
+from spindle.planner.forecast.forecast_plan import with_current_sizes
 from spindle.planner.free_space import FreeSpaceIndex
 from spindle.planner.layout import Layout
 from spindle.planner.limits import PlanLimits
@@ -48,30 +48,30 @@ class HealingLimits:
 
 def heal(
     cluster: ClusterModel,
-    ahead: ClusterModel,
+    forecast: ClusterModel,
     failed: Collection[int],
     healing: HealingLimits,
     limits: PlanLimits,
 ) -> PlacementPlan:
     """Return a plan that empties failed directories and relieves full ones, as far as possible.
 
-    Its remarks name what it cannot help. Its durations are those for the sizes that come.
+    Its remarks name what it cannot help. Its durations are those for the forecast sizes.
 
     Args:
-        ahead: the same cluster with the sizes that it will have; all fills are judged by it.
+        forecast: the same cluster with the sizes that it will have; all fills are judged by it.
         failed: indexes of directories that are offline.
     """
-    healer = _Healer(Layout(ahead, keeps_racks=limits.keeps_racks), healing, limits)
+    healer = _Healer(Layout(forecast, keeps_racks=limits.keeps_racks), healing, limits)
     for directory in sorted(failed):
         healer.evacuate(directory)
     for directory in healer.too_full():
         healer.relieve(directory)
     planner = RoundPlanner(
-        Layout(ahead, keeps_racks=limits.keeps_racks), healer.layout.moved(), limits
+        Layout(forecast, keeps_racks=limits.keeps_racks), healer.layout.moved(), limits
     )
     planner.run()
-    later = PlacementPlan(
-        cluster=ahead,
+    plan = PlacementPlan(
+        cluster=forecast,
         leaving=(),
         rounds=tuple(planner.rounds),
         used_bytes=tuple(planner.layout.used),
@@ -80,7 +80,7 @@ def heal(
         spread=planner.layout.spread(),
         remarks=(*healer.remarks, *_left_out(planner)),
     )
-    return with_current_sizes(later, cluster)
+    return with_current_sizes(plan, cluster)
 
 
 def _left_out(planner: RoundPlanner) -> list[str]:

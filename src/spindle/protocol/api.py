@@ -214,14 +214,6 @@ APIS: Final[dict[int, Api]] = dict(
     )
 )
 
-TOPIC_IDS_FROM: Final[dict[int, int]] = {
-    ApiKey.PRODUCE: 13,
-    ApiKey.FETCH: 13,
-    ApiKey.OFFSET_COMMIT: 10,
-    ApiKey.OFFSET_FETCH: 10,
-    ApiKey.TXN_OFFSET_COMMIT: 6,
-}
-"""The first version in which an API names topics by id instead of by name (KIP-516)."""
 
 # Module constants, because every request looks them up.
 PRODUCE: Final = ApiKey.PRODUCE

@@ -7,6 +7,8 @@ and is left out when that version is written.
 
 from typing import Any, ClassVar, Final, NamedTuple
 
+from spindle.common.uuids import ZERO_UUID
+
 NEWEST_VERSION: Final = 32767
 NEVER: Final = 32767
 EMPTY: Any = object()
@@ -61,7 +63,7 @@ _ZEROES: Final[dict[str, Any]] = {
     "string": "",
     "bytes": b"",
     "records": b"",
-    "uuid": bytes(16),
+    "uuid": ZERO_UUID,
     "float64": 0.0,
 }
 

@@ -11,14 +11,13 @@ from typing import Final
 
 from spindle.common.ports import Bytes
 from spindle.common.uuids import ZERO_UUID
-from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
+from spindle.protocol import versions
 from spindle.protocol.codec import read_uvarint
 from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
 
 _Topic = ProduceRequest.TopicProduceData
 _Partition = _Topic.PartitionProduceData
 _NO_LEADER: Final = -1
-_TOPIC_IDS_FROM: Final = TOPIC_IDS_FROM[ApiKey.PRODUCE]
 _ONE: Final = 2
 """The compact length of an array of one element."""
 _MAX_NAME_BYTES: Final = 126
@@ -49,7 +48,7 @@ def read_single_produce(version: int, buffer: Bytes, position: int) -> ProduceRe
             return None
         position += _REQUEST.size
         topic = _new(_Topic)
-        if version < _TOPIC_IDS_FROM:
+        if version < versions.PRODUCE_TOPIC_IDS:
             length = buffer[position]
             if not 0 < length <= _MAX_NAME_BYTES + 1:
                 return None
@@ -105,7 +104,7 @@ def write_single_produced(response: ProduceResponse, version: int, out: bytearra
         or leader.leader_epoch != _NO_LEADER
     ):
         return False
-    if version < _TOPIC_IDS_FROM:
+    if version < versions.PRODUCE_TOPIC_IDS:
         name = topic.name.encode()
         if len(name) > _MAX_NAME_BYTES:
             return False

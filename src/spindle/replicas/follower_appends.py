@@ -39,11 +39,11 @@ def begin_to_follow_all(
 def apply_leader_answers(
     store: DirectoryStore, work: Sequence[tuple[Log, LogWork]], now_ms: int
 ) -> list[LogPosition | Exception]:
-    """Append or truncate as the leaders' answers demand.
+    """Append or truncate as the leaders' fetch responses require.
 
     Returns:
-        For each log its position afterwards, or the exception that its answer caused. The other
-        logs go on.
+        For each log its position afterwards, or the exception that its response caused. An
+        exception of one log does not stop the others.
 
     Raises:
         OSError: the directory has failed.

@@ -1,11 +1,12 @@
-"""Which of the logs of one name that a start finds on disk is that of a replica.
+"""Choose the log of a replica among the logs of its name that a start finds on disk.
 
-Its topic id says so. A log may have lost that: power failed before a new log's `partition.metadata`
-was on the device, or the file was damaged or removed. The lack of an id does not show that a log
-belongs to another topic. A log in the directory that the metadata records is that of the replica,
-if the replica may lead: this broker has then put aside what an earlier topic of the name had left.
-A replica that is out of sync may not have come so far: the controller records the only directory of
-a broker as it creates a topic. Its records are set aside, and copied again from the leader.
+The topic id identifies it. A log may have lost its topic id: power failed before a new log's
+`partition.metadata` was on the device, or the file was damaged or removed. The lack of an id does
+not show that a log belongs to another topic. If the replica may lead, the log in the directory that
+the metadata records is its own: this broker has already renamed any log of an earlier topic of that
+name. A replica that is out of sync may not have done so yet, because the controller records the
+only directory of a broker when it creates a topic. Such a log is renamed, and the records are
+fetched from the leader.
 """
 
 from collections.abc import Sequence
@@ -26,12 +27,12 @@ _NOT_RECORDED: Final = (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING)
 def own_log(
     found: Sequence[FoundLog], topic_id: Uuid, partition: PartitionRegistration, broker_id: int
 ) -> FoundLog | None:
-    """Return the log of the right topic id; of two, the one that has more. None if there is none.
+    """Return the log with the right topic id, of two the one with more records; None without one.
 
-    One was offline when the other took its place. Neither copy is known to be newest: take the one
-    with the higher last epoch, then end offset, then the one the metadata names. Without any,
-    return one that has lost its topic id, if it is in the recorded directory and empty, or the
-    replica may lead. An empty one will do if none is recorded yet.
+    Two exist if one was offline when the other was created. It is unknown which is newer: take the
+    one with the higher last epoch, then end offset, then the one the metadata names. If no log has
+    the topic id, return one without a topic id that is in the recorded directory, provided that it
+    is empty or the replica may lead. If no directory is recorded yet, return an empty one.
     """
     recorded = partition.directory(broker_id)
 
@@ -61,8 +62,9 @@ def may_be_own_log(
 ) -> bool:
     """Return whether one of these logs may have committed records that no other replica has.
 
-    To be asked if none of them is the replica's as far as is known: the metadata records no
-    directory for it, and a log has records and no topic id. An empty log in its place could lead.
+    Call it if `own_log` returned None. It is so if the metadata records no directory, the replica
+    may lead, and a log has records but no topic id: an empty log created in its place could become
+    leader.
     """
     is_open = partition.directory(broker_id) in _NOT_RECORDED and _may_lead(partition, broker_id)
     return is_open and any(log.topic_id is None and log.size_bytes for log, _ in found)

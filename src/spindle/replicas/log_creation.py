@@ -16,7 +16,7 @@ from spindle.replicas.topic_settings import TopicSettings
 log = logging.getLogger(__name__)
 
 _CREATED_AT_A_TIME: Final = 32
-"""How many logs one job of a directory creates; other work there waits behind it."""
+"""Number of logs that one job creates; other jobs of the directory wait for it."""
 
 HostReplica: TypeAlias = BecomeLeader | BecomeFollower
 _Work = list[tuple[HostReplica, LogDirectory]]
@@ -48,7 +48,7 @@ class LogCreation:
     ) -> None:
         """Create the logs and call `created` for each.
 
-        If a directory fails meanwhile, another one is chosen for its logs.
+        If a directory fails while logs are created, choose another one for its logs.
         """
         left = list(missing)
         while left:

@@ -7,30 +7,30 @@ from spindle.metadata.image import MetadataImage
 
 
 class MetadataView(Protocol):
-    """The committed image, and how far this broker's replicas have followed it."""
+    """The committed image, and whether this broker's replicas have applied it."""
 
     image: MetadataImage
     """The newest committed image."""
 
     @property
     def is_behind(self) -> bool:
-        """Return True while replicas are created, led or deleted as `image` demands."""
+        """Return True while replicas are still being created, led or deleted to match `image`."""
         ...
 
     def when_applied(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, when the replicas have followed the next image."""
+        """Call `callback` once, when the replicas have applied the next image."""
         ...
 
     def forget(self, callback: Callable[[], None]) -> None:
-        """Do not call `callback` any more."""
+        """Cancel `when_applied` for `callback`."""
         ...
 
     async def catch_up(self, timeout_s: float) -> bool:
-        """Wait until the replicas have followed `image`; return False after the timeout."""
+        """Wait until the replicas have applied `image`; return False after the timeout."""
         ...
 
     async def wait_for(self, predicate: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
-        """Wait until the replicas have followed an image that fulfils the predicate.
+        """Wait until the replicas have applied an image that fulfils the predicate.
 
         Returns:
             False after the timeout.

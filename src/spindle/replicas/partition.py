@@ -1,7 +1,7 @@
-"""A partition that this broker hosts: its log, its leadership, and the requests parked on it.
+"""A partition that this broker hosts: its log, its leadership, and its waiting requests.
 
-All state here belongs to the event loop, the log's files to the directory's I/O thread. The loop
-reads nothing of the log but plain integers.
+All state here belongs to the event loop, the log's files to the directory's I/O thread. The event
+loop only reads integers of the log, never its files.
 """
 
 import logging
@@ -44,18 +44,18 @@ LowWatermarkReached = Callable[[int, BaseException | None], None]
 
 
 class Watcher(Protocol):
-    """Hears what happens to a partition."""
+    """Receives the events of a partition."""
 
     def log_moved(self) -> None:
-        """Hear that the log has grown or begins later; only watchers of appends do."""
+        """Handle that the log has grown, or its start has moved; only for watchers of appends."""
         ...
 
     def committed(self) -> None:
-        """Hear that the high watermark or the last stable offset has moved."""
+        """Handle that the high watermark or the last stable offset has moved."""
         ...
 
     def changed(self) -> None:
-        """Hear of another leader or epoch, or that the partition cannot be served any more."""
+        """Handle a new leader or epoch, or that the partition can no longer be served."""
         ...
 
 
@@ -72,7 +72,7 @@ class PendingAppend(NamedTuple):
 
     Attributes:
         leader, leader_epoch: the leadership that accepted it.
-        rules: by which the records were validated already; None if they were not.
+        rules: the rules by which the records were validated; None if they were not.
     """
 
     records: Bytes
@@ -90,7 +90,7 @@ class Partition:
     """One hosted replica.
 
     Attributes:
-        registration: the partition in the newest metadata that its replica has followed.
+        registration: the partition in the newest metadata that its replica has applied.
         leader: state of the leader; None unless that metadata names this broker as leader.
         leader_id: -1 if there is no leader.
         is_deleted: this broker no longer hosts the replica.
@@ -224,7 +224,7 @@ class Partition:
         self._answer_low_waiters()
 
     def become_follower(self, registration: PartitionRegistration) -> None:
-        """Follow, or hold a replica of a partition without a leader; answer what is parked."""
+        """Become follower, or a replica of a partition without leader; answer waiting requests."""
         self.registration = registration
         self.leader = None
         self.leader_id = registration.leader
@@ -244,7 +244,7 @@ class Partition:
     # -- watching
 
     def watch(self, watcher: Watcher, *, appends: bool) -> None:
-        """Report to `watcher` what happens here until `unwatch`; with `appends` appends, too."""
+        """Pass events to `watcher` until `unwatch`; with `appends`, appends, too."""
         self._watchers[watcher] = None
         if appends:
             self._append_watchers[watcher] = None
@@ -256,7 +256,7 @@ class Partition:
     def current_append_bytes(self, offset: int, end_offset: int) -> Bytes | None:
         """Return the current append's bytes if they are exactly [offset, end_offset).
 
-        Its records are in memory only while its watchers run; otherwise this is None.
+        The records are in memory only while the watchers run; at other times return None.
         """
         fresh = self._last_append
         if fresh is None or (fresh.offset, fresh.end_offset) != (offset, end_offset):
@@ -342,7 +342,7 @@ class Partition:
         return must_be_decoded_first(append.records, rules, append.now_ms, append.origin)
 
     def _decode_first(self) -> None:
-        """Decode the first of the appends that wait, away from the directory's thread."""
+        """Decode the first waiting append outside the directory's thread."""
         append = self._undecoded[0]
         rules = self.log.config.append_rules
 
@@ -369,7 +369,7 @@ class Partition:
         )
 
     def _write(self, append: "PendingAppend") -> None:
-        """Hand an append to the directory's thread, unless this leadership ended meanwhile."""
+        """Pass an append to the directory's thread, unless this leadership has ended."""
         if self._held is not None:
             self._held.append(partial(self._write, append))
             return
@@ -472,11 +472,11 @@ class Partition:
     # -- another log takes the place of this one (KIP-113)
 
     def pause_changes(self) -> None:
-        """Let no change of the log begin until `resume_changes`; reading goes on."""
+        """Hold back all changes of the log until `resume_changes`; reads continue."""
         self._held = []
 
     def resume_changes(self) -> None:
-        """Begin what was held back, in its order."""
+        """Run the changes that were held back, in their order."""
         held, self._held = self._held, None
         for begin in held or ():
             begin()
@@ -489,8 +489,10 @@ class Partition:
             self.directory.executor.call(callback, change, self.log)
 
     def replace_log(self, log: Log, directory: LogDirectory) -> None:
-        """Go on with an equal log in another directory. Allowed only between `pause_changes` and
-        `resume_changes`."""
+        """Use an equal log in another directory from now on.
+
+        Allowed only between `pause_changes` and `resume_changes`.
+        """
         assert self._held is not None, "a log is replaced while it may change"
         self.log = log
         self.directory = directory
@@ -505,8 +507,8 @@ class Partition:
         """Return NONE if the fetch of this replica may be served here, else the error.
 
         Args:
-            broker_epoch: of the replica's broker; -1 where the version has none (KIP-903).
-            current_leader_epoch: as the follower knows it; -1 where it names none.
+            broker_epoch: of the replica's broker; -1 if the request version has none (KIP-903).
+            current_leader_epoch: the leader epoch that the follower sent; -1 if it sent none.
         """
         leader = self.leader
         if leader is None:
@@ -527,7 +529,7 @@ class Partition:
         broker_epoch: int,
         fetches: FetchTimes,
     ) -> None:
-        """Note that a follower has everything before `fetch_offset`.
+        """Record that a follower has all records below `fetch_offset`.
 
         Move the high watermark as far as that allows, and propose to add the follower to the ISR if
         it has caught up.
@@ -558,7 +560,7 @@ class Partition:
             self._context.propose(self, proposal)
 
     def review_isr(self) -> None:
-        """Look at the ISR again after time has passed or brokers have changed.
+        """Check the ISR again, because time has passed or brokers have changed.
 
         Move the high watermark if a replica that held it cannot join any more. Propose to add
         followers that have caught up, and to remove those that lag.
@@ -583,12 +585,12 @@ class Partition:
         self._answer_low_waiters()
 
     def require_new_fetch(self, broker_id: int, trusted: Collection[Uuid]) -> None:
-        """Let a follower join the ISR only after it has fetched again, unless it is trusted.
+        """Require a follower to fetch again before it may join the ISR, unless it is trusted.
 
-        Its directory has been offline since, and may have come back with fewer records.
+        Its directory has been offline, and may have lost records.
 
-        Args:
-            trusted: directories that have been online all the time.
+                Args:
+                    trusted: directories that have been online all the time.
         """
         leader, registration = self.leader, self.registration
         if leader is None or registration is None or broker_id not in registration.replicas:
@@ -626,7 +628,7 @@ class Partition:
         self._maybe_expand_isr(leader)
 
     def isr_refused(self, proposal: IsrProposal, code: ErrorCode) -> None:
-        """Note that the controller refused a proposal; send it again if it may help."""
+        """Handle the refusal of a proposal; propose again if that can succeed."""
         leader = self.leader
         if leader is None:
             return
@@ -644,12 +646,12 @@ class Partition:
         self._answer_low_waiters()
 
     def when_deleted(self, offset: int, reached: LowWatermarkReached) -> None:
-        """Call back once no replica that is alive holds records below `offset` (KIP-107)."""
+        """Call back as soon as no live replica has records below `offset` (KIP-107)."""
         self._low_waiters.append((offset, reached))
         self._answer_low_waiters()
 
     def forget_deletion(self, reached: LowWatermarkReached) -> None:
-        """Do not call `reached` any more."""
+        """Cancel `when_deleted` for `reached`."""
         self._low_waiters = [w for w in self._low_waiters if w[1] is not reached]
 
     def _answer_low_waiters(self) -> None:

@@ -8,10 +8,10 @@ from spindle.replication.follower_log import LogPosition
 
 
 class FetchStart(NamedTuple):
-    """A replica that follows `partition.leader_id` from where its log stands.
+    """A replica that fetches from `partition.leader_id`, starting at the end of its log.
 
-    `is_same_epoch` is True if the replica was fetched before in this leader epoch, maybe with
-    another log: the leader is to name its offsets again although they are as before.
+    `is_same_epoch` is True if the replica was already fetched in this leader epoch, maybe with
+    another log. The leader must then send its offsets again, although they have not changed.
     """
 
     partition: Partition
@@ -20,10 +20,10 @@ class FetchStart(NamedTuple):
 
 
 class ReplicaFetcherPort(Protocol):
-    """Fetches what other brokers lead."""
+    """Fetches the partitions that other brokers lead."""
 
     def follow(self, replicas: Sequence[FetchStart]) -> None:
-        """Begin to fetch for these replicas, or begin anew in a new leader epoch."""
+        """Start fetching for these replicas, or restart in a new leader epoch."""
         ...
 
     def lag(self, partition: Partition) -> int:
@@ -38,5 +38,5 @@ class ReplicaFetcherPort(Protocol):
         ...
 
     def stop(self, partitions: Iterable[Partition]) -> None:
-        """Stop fetching: begin no more work on the logs of these partitions."""
+        """Stop fetching, and start no more work on the logs of these partitions."""
         ...

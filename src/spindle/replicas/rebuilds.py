@@ -1,10 +1,10 @@
-"""Replicas that are rebuilt: the log is renamed, and a new one is fetched from the leader.
+"""Rebuilds of replicas: the log is renamed, and a new log is fetched from the leader.
 
-Before its log is put aside, a replica must have left the ISR and the ELR: an empty replica that is
-elected makes the others delete their records. The broker reports the directory of the replica as
-`DIRECTORY_LOST` (AssignReplicasToDirs, KIP-858). The controller then takes it out of the ISR, and
-elects it in no way, not uncleanly either, until the broker reports the directory again: once the
-new log has all committed records. The former log stays in a `-delete` directory until then.
+A replica must leave the ISR and the ELR before its log is renamed: if an empty replica were
+elected, the others would delete their records. The broker reports the directory of the replica as
+`DIRECTORY_LOST` (AssignReplicasToDirs, KIP-858). The controller then removes it from the ISR, and
+does not elect it, not even uncleanly. When the new log has all committed records, the broker
+reports the directory again. The former log stays in a `-delete` directory until then.
 
 Belongs to the event loop; `runtime.broker.replica_rebuilder` keeps the order.
 """
@@ -22,21 +22,21 @@ from spindle.metadata.partitions import PartitionRegistration
 from spindle.replicas.partition import Partition
 
 _ENDED_KEPT: Final = 200
-"""Ended rebuilds that can be looked up; the oldest go first."""
+"""Number of finished rebuilds to remember; the oldest are dropped."""
 
 
 class RebuildState(Enum):
     """The state of a rebuild, with its name on the wire."""
 
     LEAVING = "leaving the ISR"
-    """The controller is asked to take the replica out of the ISR; the log is as before."""
+    """Waiting for the controller to remove the replica from the ISR; the log is unchanged."""
     COPYING = "copying"
     """The new log lacks committed records. The replica cannot be elected."""
     JOINING = "joining the ISR"
-    """The new log had all committed records; the leader is to add the replica to the ISR."""
+    """The new log had all committed records; waiting for the leader to add it to the ISR."""
     RESTORING = "restoring the former log"
-    """The rebuild has failed. The leader may take the former log for as long as the new one was,
-    until it gets a fetch for the former one."""
+    """The rebuild has failed. Until the leader receives a fetch for the former log, it may assume
+    the length of the new one."""
     DONE = "done"
     FAILED = "failed"
 
@@ -48,9 +48,9 @@ class Rebuild:
     """One replica that is rebuilt.
 
     Attributes:
-        former: the log before; put aside from COPYING on.
+        former: the log before the rebuild; renamed from COPYING on.
         size_bytes: of the former log.
-        is_cancelled: the former log is to be used again.
+        is_cancelled: True if the former log must be restored.
         failure: why it failed, and what the replica is now; empty otherwise.
     """
 
@@ -79,12 +79,12 @@ class Rebuild:
 
     @property
     def missing_bytes(self) -> int:
-        """The bytes that the new log needs until it is as large as the former one."""
+        """The size of the former log minus that of the new one, in bytes."""
         return max(self.size_bytes - self.copied_bytes, 0) if self.is_under_way else 0
 
 
 class Rebuilds:
-    """The rebuilds of this broker: those under way, and the last that ended."""
+    """The rebuilds of this broker: the running ones, and the last finished ones."""
 
     def __init__(self) -> None:
         self._rebuilds: dict[TopicPartition, Rebuild] = {}
@@ -108,12 +108,12 @@ class Rebuilds:
             del self._rebuilds[oldest.partition.topic_partition]
 
     def running(self, where: TopicPartition) -> Rebuild | None:
-        """Return the rebuild of a replica that is under way, if there is one."""
+        """Return the running rebuild of a replica, or None."""
         rebuild = self._rebuilds.get(where)
         return rebuild if rebuild is not None and rebuild.is_under_way else None
 
     def hides(self, partition: Partition) -> bool:
-        """Return True while the controller must not learn in which directory the replica is."""
+        """Return True while the replica's directory must not be reported to the controller."""
         rebuild = self._rebuilds.get(partition.topic_partition)
         return (
             rebuild is not None
@@ -126,7 +126,7 @@ class Rebuilds:
 def check_may_leave(
     where: TopicPartition, registration: PartitionRegistration, broker_id: int, min_isr: int
 ) -> None:
-    """Refuse a rebuild that the other replicas cannot make up for.
+    """Refuse a rebuild if the other replicas cannot replace this one meanwhile.
 
     Args:
         min_isr: `min.insync.replicas` of the topic.

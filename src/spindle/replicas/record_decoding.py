@@ -1,9 +1,9 @@
-"""Decoding of batches that clients have written, away from event loop and directories.
+"""Decoding of client batches outside the event loop and the directories' threads.
 
-A batch of a few kilobytes can unpack to `decoded_bytes_limit` and take a second of the interpreter.
-A broker decodes one such batch at a time, so their memory does not add up, and all clients together
-take no more than one thread's share of the processor. Topics take turns: one request may bring such
-a batch for each of a thousand partitions, and producers of other topics do not wait for all.
+A batch of a few kilobytes can decompress to `decoded_bytes_limit` and take a second of CPU time. A
+broker decodes one such batch at a time, which bounds memory and CPU for all clients together.
+Topics take turns: a request with such a batch for each of a thousand partitions does not block
+producers of other topics for all of them.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _Job: TypeAlias = tuple[Callback[Any], Callable[..., Any], tuple[Any, ...]]
 
 
 class RecordDecoding:
-    """Runs functions that decode batches on a thread, one after another, of one topic in order."""
+    """Runs decoding functions on one thread, one at a time; those of a topic in order."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[_Job]] = {}
@@ -78,9 +78,9 @@ class RecordDecoding:
 
 
 def _drop_frames(error: BaseException) -> None:
-    """Drop the traceback of an expected error: its frames keep the records of the batch alive.
+    """Drop the traceback of an expected error, whose frames keep the records in memory.
 
-    A coroutine that awaits the error makes a cycle with it, which the garbage collector may leave
-    for long.
+    A coroutine that awaits the error forms a cycle with it, which may live long before it is
+    collected.
     """
     error.__traceback__ = error.__cause__ = error.__context__ = None

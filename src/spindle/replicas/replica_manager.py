@@ -1,7 +1,7 @@
 """All replicas of this broker: finds them for handlers, and follows the committed metadata.
 
 `apply` carries out the instructions of one metadata delta (`metadata.local_changes`): it creates,
-leads, follows and deletes replicas, and reports replicas that stand in another directory than the
+leads, follows and deletes replicas, and reports replicas that are not in the directory that the
 metadata records.
 """
 
@@ -37,7 +37,7 @@ from spindle.replicas.topic_settings import TopicSettings
 log = logging.getLogger(__name__)
 
 _NAMED_PARTITIONS: Final = 20
-"""Replicas that the log names when their directory fails; of the others it gives the number."""
+"""Number of replicas that a log message names when a directory fails; the rest are counted."""
 _TOPIC_DELETED = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _REPLICA_MOVED = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -48,8 +48,8 @@ class ReplicaManager:
     Args:
         directories: in the order of `log.dirs`; the list changes when a directory is added.
         settings_of: the settings of a topic by name, from the committed image.
-        report_directory: reports the directory in which a replica stands (KIP-858).
-        fetching: fetches for the replicas that follow.
+        report_directory: reports the directory of a replica (KIP-858).
+        fetching: fetches for follower replicas.
         now_ms: the wall clock.
     """
 
@@ -111,7 +111,7 @@ class ReplicaManager:
     def is_expected(self, topic: str, index: int) -> bool:
         """Return True if this broker is about to host or to lead the partition.
 
-        The metadata names it as a replica or leader, but the replica has not followed yet. A
+        The metadata names this broker, but the instructions have not been applied yet. A
         replica whose topic id differs belongs to a deleted topic of the same name; it does not
         count.
         """
@@ -131,7 +131,7 @@ class ReplicaManager:
         return self._metadata.is_behind and self.is_expected(topic, index)
 
     def when_hosted(self, topic: str, index: int, callback: Callable[[], None]) -> None:
-        """Call back once it is decided whether this broker leads the partition.
+        """Call back once it is known whether this broker leads the partition.
 
         Callbacks for a partition run in the order of the calls.
         """
@@ -159,7 +159,7 @@ class ReplicaManager:
         return next((d for d in self.directories if d.path == path), None)
 
     def absent_error(self, topic: str, index: int, missing: ErrorCode) -> ErrorCode:
-        """Return why a partition is not here; `missing` if the metadata does not know it."""
+        """Return the error for an absent partition; `missing` if the metadata lacks it, too."""
         known = self._metadata.image.topics.by_name.get(topic)
         if known is not None and index in known.partitions:
             if self.broker_id in known.partitions[index].replicas and self._has_offline():
@@ -180,7 +180,7 @@ class ReplicaManager:
         """Return NONE if this broker may serve the partition, else the error (KIP-320).
 
         Args:
-            current_leader_epoch: as the client knows it; -1 where it names none.
+            current_leader_epoch: the leader epoch that the client sent; -1 if it sent none.
             needs_leader: a follower may not serve the request (KIP-392).
         """
         if partition.is_offline:
@@ -195,11 +195,11 @@ class ReplicaManager:
         return ErrorCode.NONE
 
     def cordon(self, cordons: Mapping[str, Sequence[Cordon]]) -> None:
-        """Place no new replicas in the directories of these paths; earlier cordons end."""
+        """Cordon the directories of these paths, and no others."""
         self._cordons = cordons
 
     def directory_cordons(self, directory: LogDirectory) -> Sequence[Cordon]:
-        """Return the reasons why the directory gets no new replicas; none if it gets some."""
+        """Return the reasons why the directory is cordoned; empty if it is not."""
         return self._cordons.get(directory.path, ())
 
     def is_cordoned(self, directory: LogDirectory) -> bool:
@@ -207,7 +207,7 @@ class ReplicaManager:
         return directory.path in self._cordons
 
     def remember_directory(self, where: TopicPartition, directory: LogDirectory) -> None:
-        """Create the replica there once it is assigned (KIP-113); a restart forgets it."""
+        """Choose this directory when the replica is created (KIP-113); not kept over a restart."""
         self._preferred[where] = directory
 
     def on_leadership(self, listener: Callable[[Partition, bool], None]) -> None:
@@ -220,7 +220,7 @@ class ReplicaManager:
     # -- directories that come and go
 
     def replace_directory(self, failed: LogDirectory, by: LogDirectory) -> list[TopicPartition]:
-        """Put a directory in the place of one that failed; let go of its replicas; return these."""
+        """Replace a failed directory by another one; stop hosting its replicas and return them."""
         self.directories[self.directories.index(failed)] = by
         self._preferred = {
             where: by if at is failed else at for where, at in self._preferred.items()
@@ -228,7 +228,7 @@ class ReplicaManager:
         return self._forget_directory(failed)
 
     def remove_directory(self, directory: LogDirectory) -> None:
-        """Place nothing in this directory any more, and let go of its replicas."""
+        """Stop placing replicas in this directory, and stop hosting those it has."""
         self.directories.remove(directory)
         self._preferred = {w: at for w, at in self._preferred.items() if at is not directory}
         self._forget_directory(directory)
@@ -245,7 +245,7 @@ class ReplicaManager:
     # -- following the metadata
 
     def add_loaded(self, loaded: Iterable[Log], directory: LogDirectory) -> None:
-        """Keep logs found on disk at the start until the first `apply` takes them.
+        """Keep the logs that the start found on disk for the first `apply`.
 
         Two directories may have a log of the same name: one was offline when the other was created.
         """
@@ -256,7 +256,7 @@ class ReplicaManager:
     def take_loaded(self) -> list[FoundLog]:
         """Return the logs on disk that the metadata does not place here, and forget them.
 
-        The instructions of a busy replica are still to come, so its logs stay.
+        The logs of a busy replica stay, because its instructions still wait.
         """
         idle = [where for where in self._loaded if self.busy.end_of(where) is None]
         return [item for where in idle for item in self._loaded.pop(where)]
@@ -348,10 +348,10 @@ class ReplicaManager:
         await self._creation.create(missing, self._add)
 
     async def _host_found(self, instruction: HostReplica) -> bool:
-        """Host the replica's log if the start found it, and put the others of its name aside.
+        """Host the replica's log if the start found it; rename the other logs of its name.
 
         Returns:
-            False if the log is still to be looked for, or created.
+            False if the log was not found yet.
         """
         where = instruction.topic_partition
         result = self._loaded.pop(where, []) + self._unidentified.pop(where, [])
@@ -378,7 +378,7 @@ class ReplicaManager:
     async def _is_identified(
         self, instruction: HostReplica, its_log: Log, directory: LogDirectory
     ) -> bool:
-        """Write the topic id of a log that has lost it; return False if the disk fails."""
+        """Write the topic id of a log that lost it; return False if the disk fails."""
         if its_log.topic_id is not None:
             return True
         log.warning(
@@ -453,7 +453,7 @@ class ReplicaManager:
             log.error("%s was not renamed: %s", stale.topic_partition, failure)
 
     async def put_aside_strays(self) -> None:
-        """Put aside the logs on disk that the first `apply` did not take."""
+        """Rename the logs that the first `apply` did not use to `-stray`."""
         for stale, directory in self.take_loaded():
             directory.log_count -= 1
             await self._rename_stale_log(stale, directory)
@@ -494,7 +494,7 @@ class ReplicaManager:
     async def _begin_to_follow(
         self, partitions: Sequence[Partition], *, is_same_epoch: bool = False
     ) -> None:
-        """Fetch from the leaders from where the logs stand, one hop per directory."""
+        """Start fetching from the leaders at the ends of the logs, one hop per directory."""
         plan: dict[int, list[Partition]] = {}
         for partition in partitions:
             if not partition.is_offline:
@@ -530,9 +530,9 @@ class ReplicaManager:
         self._not_following[partition] = attempt
 
     async def follow_again(self) -> None:
-        """Try again with the replicas that could not begin to follow in their leader epoch.
+        """Retry the replicas that could not start fetching in their leader epoch.
 
-        To be called while no reaction to metadata is under way. Busy replicas wait.
+        Do not call it while metadata is being applied. Busy replicas wait.
         """
         idle = []
         for partition, (epoch, _) in list(self._not_following.items()):
@@ -559,8 +559,8 @@ class ReplicaManager:
     def assignment_acknowledged(self, topic_id: Uuid, index: int, directory_id: Uuid) -> None:
         """Note that the controller has accepted the directory of a replica.
 
-        If the metadata had it before, no change of the metadata follows, and a move that waits for
-        it goes on now.
+        If the metadata already had it, no metadata change follows, so a move that waits for it
+        continues now.
         """
         topic = self._metadata.image.topics.by_id.get(topic_id)
         partition = None if topic is None else self.lookup(topic.name, index)
@@ -581,8 +581,8 @@ class ReplicaManager:
     ) -> ErrorCode:
         """Create a future log in another directory and begin to copy (KIP-113).
 
-        While a directory is offline none is created: it may hold a future log of the replica. To be
-        called while the replica is busy.
+        While any directory is offline, do not create one: that directory may have the future log.
+        Call it while the replica is busy.
         """
         code = self._why_not_to_move(partition, target)
         if code is not ErrorCode.NONE:
@@ -626,7 +626,7 @@ class ReplicaManager:
         return ErrorCode.KAFKA_STORAGE_ERROR if self._has_offline() else ErrorCode.NONE
 
     async def while_held(self, partition: Partition, work: Callable[[], Awaitable[None]]) -> None:
-        """Do `work` while nothing changes the replica's log; then go on with the log it has."""
+        """Run `work` while all changes of the replica's log are held back."""
         follows = partition.leader is None and partition.leader_id != NO_LEADER
         partition.pause_changes()
         self._fetching.stop([partition])
@@ -672,7 +672,7 @@ class ReplicaManager:
             self._fetching.throttle(partition)
 
     def review_isrs(self) -> None:
-        """Look at all ISRs again after time has passed or brokers have changed (KIP-497)."""
+        """Check all ISRs again, because time has passed or brokers have changed (KIP-497)."""
         for partition in self._partitions.values():
             partition.review_isr()
 

@@ -1,4 +1,4 @@
-"""The parts that all partitions of a broker share to lead: brokers, a clock, the controller."""
+"""What the leaders of all partitions of a broker share: broker state, a clock, the controller."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class ReplicationContext:
         max_lag_ms: `replica.lag.time.max.ms`.
         propose: sends a proposed ISR to the controller (AlterPartition), and passes the result to
             the partition.
-        decoding: decodes batches of clients that are not small.
+        decoding: decodes the larger batches of clients.
     """
 
     broker_id: int

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from spindle.common.errors import ErrorCode
 from spindle.common.uuids import Uuid
-from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
+from spindle.protocol import versions
 from spindle.protocol.messages.fetch import FetchRequest
 
 INVALID_SESSION_ID: Final = 0
@@ -20,7 +20,6 @@ FINAL_EPOCH: Final = -1
 FULL_LOOK_MS: Final = 5_000
 """A session looks at all its partitions once in this time. So its fetcher also hears of changes
 that no event announces, such as a log start that retention moved."""
-_TOPIC_IDS_FROM: Final = TOPIC_IDS_FROM[ApiKey.FETCH]
 _MAX_EPOCH: Final = 2**31 - 1
 _MAX_PARTITIONS: Final = 500_000
 _NO_PARTITIONS: Final = FetchRequest(session_epoch=FINAL_EPOCH)
@@ -298,7 +297,7 @@ class FetchSessionCache:
                 id and the session by name or the other way round, or there is no room left.
         """
         epoch = request.session_epoch
-        uses_topic_ids = api_version >= _TOPIC_IDS_FROM
+        uses_topic_ids = api_version >= versions.FETCH_TOPIC_IDS
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             return self._open_full(request, uses_topic_ids, now_ms, is_replica)
         session = self.sessions.get(request.session_id)

@@ -1,4 +1,4 @@
-"""The type of a handler, and what it knows of a request apart from its body."""
+"""The type of a handler, and the context of a request: its header and its client."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class RequestContext:
     """One request: its header, and the client that sent it.
 
     Attributes:
-        socket_owner: the connection, if it may lend its socket for the answer.
+        socket_owner: the connection, if a directory's thread may use its socket for the response.
         is_token_authenticated: the client has logged in with a delegation token (KIP-48).
     """
 
@@ -32,6 +32,6 @@ class RequestContext:
 
 Answered = Message | None
 Response = Answered | PartialResponse
-"""None sends nothing, such as for a produce request with acks=0."""
+"""None: no response is sent, as for a produce request with acks=0."""
 
 Handler = Callable[[RequestContext, Any], Answered | Awaitable[Response]]

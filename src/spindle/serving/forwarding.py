@@ -1,7 +1,7 @@
-"""Client requests that a broker passes on to the active controller (KIP-590).
+"""Client requests that a broker forwards to the active controller (KIP-590).
 
 An Envelope holds the client's request with its header, the client's principal and its address. The
-answer holds the client's answer with its header.
+response holds the client's response with its header.
 """
 
 import logging
@@ -36,7 +36,7 @@ _VERSION: Final = Struct(">h")
 
 
 def seal_request(message: Message, context: RequestContext) -> EnvelopeRequest:
-    """Wrap a client's request, or another one that the broker makes for this client."""
+    """Wrap a client's request, or a request that the broker makes on behalf of the client."""
     version = _version(message, context)
     prefix = request_prefix(message.API_KEY, version, context.correlation_id, context.client_id)
     kind, _, name = context.principal.partition(":")
@@ -51,7 +51,7 @@ def seal_request(message: Message, context: RequestContext) -> EnvelopeRequest:
 
 
 def open_response(response: EnvelopeResponse, message: Message, context: RequestContext) -> Message:
-    """Return the controller's answer to `message`.
+    """Return the controller's response to `message`.
 
     Raises:
         ApiError: the envelope was refused; NOT_CONTROLLER if another node is active.
@@ -123,7 +123,7 @@ def open_request(
 
 
 def seal_response(response: Message, context: RequestContext) -> EnvelopeResponse:
-    """Wrap the controller's answer."""
+    """Wrap the controller's response."""
     body = encode(response, context.api_version)
     header_version = response_header_version(context.api_key, context.api_version)
     prefix = response_prefix(len(body), context.correlation_id, header_version)

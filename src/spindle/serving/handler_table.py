@@ -129,7 +129,7 @@ _REPLICA_APIS: Final[tuple[int, ...]] = (
     ApiKey.REBUILD_REPLICAS,
 )
 """Requests about replicas: they wait until the replicas have followed the metadata. Produce and
-Fetch are not among them, because they wait for the replicas that they name only."""
+Fetch are excluded, because they wait only for the replicas that they name."""
 _COORDINATOR_TOPICS: Final[dict[int, str]] = {
     ApiKey.OFFSET_COMMIT: OFFSETS_TOPIC,
     ApiKey.OFFSET_FETCH: OFFSETS_TOPIC,
@@ -184,7 +184,7 @@ def broker_handlers(
 
 
 async def _forward(services: BrokerServices, context: RequestContext, request: Message) -> Message:
-    """Let the active controller answer (KIP-590)."""
+    """Forward the request to the active controller (KIP-590)."""
     try:
         response: Message = await services.controller.request(request, context)
     except ApiError as error:
@@ -203,7 +203,7 @@ async def _forward_of_tokens(
 async def _when_caught_up(
     services: BrokerServices, function: Any, context: RequestContext, request: Message
 ) -> Message:
-    """Answer when the replicas of topics that were created a moment ago are in place."""
+    """Answer when the replicas of recently created topics exist."""
     if services.metadata.is_behind:
         await services.metadata.catch_up(CATCH_UP_S)
     response: Message = await function(services, context, request)
@@ -217,10 +217,10 @@ async def _when_there_are_coordinators(
     context: RequestContext,
     request: Message,
 ) -> Message:
-    """Answer when this broker knows of the coordinators' topic, or after a second.
+    """Answer when the coordinators' topic is in this broker's metadata, or after one second.
 
-    Another broker named this one as the cluster's first coordinator, and may have heard of the
-    topic a moment earlier. Some clients give up at NOT_COORDINATOR in that moment.
+    Another broker, with newer metadata, has named this one as the cluster's first coordinator. Some
+    clients give up if they then get NOT_COORDINATOR.
     """
     if topic not in services.metadata.image.topics.by_name:
         await services.metadata.wait_for(

@@ -1,11 +1,11 @@
 """The rights of a request's sender: handlers ask the authorizer through these functions only.
 
-Without an authorizer everything is allowed, after one test. Each kind of resource has a question
-that a handler may ask for every element of a request, and where a whole request depends on one
-resource, a check that raises Kafka's error.
+Without an authorizer everything is allowed, after one test. For each kind of resource, a `may_...`
+function serves the elements of a request. A `check_...` function raises Kafka's error where a whole
+request depends on one resource.
 
 `is_logged` is False where Kafka does not log a refusal: the sender has not named the resource, or
-another right may do instead.
+another right may suffice.
 """
 
 from typing import Final, Protocol
@@ -16,7 +16,7 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.serving.context import RequestContext
 
 NOT_ASKED: Final = -(2**31)
-"""The value of a field of authorized operations that was not asked for."""
+"""The value of the authorized operations if the request did not ask for them."""
 TOPIC_DENIED: Final = "Topic authorization failed."
 GROUP_DENIED: Final = "Group authorization failed."
 CLUSTER_DENIED: Final = "Cluster authorization failed."
@@ -125,17 +125,17 @@ def check_cluster(node: Guarded, context: RequestContext, operation: Operation) 
 
 
 def topic_operations(node: Guarded, context: RequestContext, name: str) -> int:
-    """Return the bits of what the sender may do with a topic (KIP-430)."""
+    """Return the sender's authorized operations on a topic, as a bit set (KIP-430)."""
     return _operations(node, context, ResourceType.TOPIC, name)
 
 
 def group_operations(node: Guarded, context: RequestContext, group_id: str) -> int:
-    """Return the bits of what the sender may do with a group."""
+    """Return the sender's authorized operations on a group, as a bit set."""
     return _operations(node, context, ResourceType.GROUP, group_id)
 
 
 def cluster_operations(node: Guarded, context: RequestContext) -> int:
-    """Return the bits of what the sender may do with the cluster; 0 if it may not describe it."""
+    """Return the sender's authorized operations on the cluster; 0 if it may not describe it."""
     if not may_use_cluster(node, context, Operation.DESCRIBE):
         return 0
     return _operations(node, context, ResourceType.CLUSTER, CLUSTER_NAME)

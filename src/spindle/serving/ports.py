@@ -31,19 +31,19 @@ class EventLoop(Protocol):
 
 
 class ControllerChannel(Protocol):
-    """The way to the active controller, in this process or elsewhere."""
+    """Sends requests to the active controller, in this process or on another node."""
 
     def request(self, message: Message, context: RequestContext | None = None) -> Awaitable[Any]:
-        """Return the controller's answer.
+        """Return the controller's response.
 
         Raises:
-            ApiError: NOT_CONTROLLER or REQUEST_TIMED_OUT when no controller answers in time.
+            ApiError: NOT_CONTROLLER or REQUEST_TIMED_OUT if no controller responds in time.
         """
         ...
 
 
 class TransactionVerification(Protocol):
-    """The coordinators of transactions, as the leaders of partitions ask them (KIP-890)."""
+    """Verifies with the transactions' coordinators, for the leaders of partitions (KIP-890)."""
 
     async def verify(
         self,
@@ -71,7 +71,7 @@ CATCH_UP_S: Final = 5.0
 
 
 class HasImage(Protocol):
-    """Gives the newest committed image."""
+    """Returns the newest committed image."""
 
     @property
     def image(self) -> MetadataImage: ...

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 
 class ProduceOrder:
-    """Lets the Produce requests of a transactional id begin one after another.
+    """Starts the Produce requests of a transactional id one after another.
 
-    A client has several requests in flight. One that waits for its verification holds up the next
-    one, so that the records of the producer keep their order.
+    A client has several requests in flight. A request that waits for its verification blocks the
+    next one, so that the producer's records stay in order.
     """
 
     def __init__(self) -> None:
@@ -17,12 +17,12 @@ class ProduceOrder:
         self._looping: set[str] = set()
 
     def take(self, transactional_id: str, begin: Callable[[], None]) -> None:
-        """Call `begin` when all turns before have ended; `leave` ends the turn."""
+        """Call `begin` when all earlier requests have called `leave`."""
         self._queues.setdefault(transactional_id, deque()).append(begin)
         self._go_on(transactional_id)
 
     def leave(self, transactional_id: str) -> None:
-        """End the turn; the next one begins."""
+        """End this request's turn, and start the next request."""
         self._begun.discard(transactional_id)
         self._go_on(transactional_id)
 

@@ -12,16 +12,17 @@ from spindle.serving.ports import ControllerChannel, EventLoop
 
 
 class NoProducerId(ApiError):
-    """This broker has no unused producer id at the moment."""
+    """This broker currently has no unused producer id."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer id is left")
 
 
 class ProducerIds:
-    """The rest of the blocks that the controller allocated to this broker.
+    """The unused ids of the blocks that the controller allocated to this broker.
 
-    One request for a block is under way at a time; everybody who needs an id waits for its answer.
+    One request for a block is in flight at a time; all callers that need an id wait for its
+    response.
     """
 
     def __init__(self, broker_id: int, controller: ControllerChannel, loop: EventLoop) -> None:
@@ -32,10 +33,10 @@ class ProducerIds:
         self._blocks: deque[range] = deque()
         self._is_allocating = False
         self._waiting: list[Any] = []
-        """Futures that get None, or the error, when the request that is under way has ended."""
+        """Futures that get None, or the error, when the request in flight has completed."""
 
     def begin_epoch(self, broker_epoch: int) -> None:
-        """Ask for further blocks in this epoch of the broker."""
+        """Request further blocks with this broker epoch."""
         self._broker_epoch = broker_epoch
 
     async def take(self) -> int:
@@ -43,7 +44,7 @@ class ProducerIds:
 
         Raises:
             ApiError: COORDINATOR_LOAD_IN_PROGRESS while the controller allocates no block; clients
-                ask again.
+                retry.
         """
         await self.prepare()
         return self.take_now()
@@ -79,10 +80,7 @@ class ProducerIds:
                 raise ApiError(error.code, error.message)
 
     async def _allocate(self) -> None:
-        """Add a block, and wake the callers that wait.
-
-        If this is cancelled, one of them asks again.
-        """
+        """Request a block, and wake the waiting callers; one of them retries if it is cancelled."""
         failure: ApiError | None = None
         self._is_allocating = True
         try:

@@ -39,7 +39,7 @@ def preferred_read_replica(
 
 
 def _rack(image: MetadataImage, broker_id: int, listener: str) -> str | None:
-    """Return the rack of a broker that is alive and has the listener; None otherwise."""
+    """Return the rack of a live broker that has the listener; None otherwise."""
     if endpoint_of(image, broker_id, listener) is None:
         return None
     return image.cluster.brokers[broker_id].rack

@@ -38,7 +38,8 @@ class BrokerServices:
             that may be created empty.
         move_replica: begins or ends a move to another directory (KIP-113).
         begin_rebuild, cancel_rebuild: for a replica that is copied again from its leader.
-        ensure_internal_topic: creates an internal topic and waits until this broker knows it.
+        ensure_internal_topic: creates an internal topic and waits until it is in this broker's
+        metadata.
         fetch_memory, replica_memory: for fetches of consumers and of followers.
         check_listeners: refuses dynamic values that leave a listener without a key or users.
         capacities: total and usable bytes of directories by path, where they are known.

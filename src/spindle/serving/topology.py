@@ -19,7 +19,7 @@ def alive_brokers(image: MetadataImage, listener: str) -> list[tuple[int, Endpoi
 
 
 def endpoint_of(image: MetadataImage, broker_id: int, listener: str) -> Endpoint | None:
-    """Return where a broker is reached on the listener; None if fenced or without it."""
+    """Return a broker's endpoint on the listener; None if it is fenced or has none."""
     broker = image.cluster.brokers.get(broker_id)
     if broker is None or broker.is_fenced:
         return None
@@ -27,7 +27,7 @@ def endpoint_of(image: MetadataImage, broker_id: int, listener: str) -> Endpoint
 
 
 def reachable(image: MetadataImage, broker_ids: Sequence[int], listener: str) -> list[int]:
-    """Return those of the brokers that are alive and have the listener, in the same order."""
+    """Return the live brokers among these that have the listener, in the same order."""
     return [b for b in broker_ids if endpoint_of(image, b, listener) is not None]
 
 

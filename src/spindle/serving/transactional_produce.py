@@ -10,6 +10,7 @@ from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.log.log import Log
 from spindle.log.producers.verification import NO_TRANSACTION, TransactionContext, VerificationGuard
+from spindle.protocol import versions
 from spindle.protocol.messages.produce import ProduceRequest
 from spindle.protocol.records.batch import (
     HEADER_BYTES,
@@ -25,10 +26,6 @@ from spindle.serving.services import BrokerServices
 _ATTRIBUTES_LOW_BYTE: Final = 22
 _PRODUCER: Final = Struct(">qhi")
 _PRODUCER_POSITION: Final = 43
-_FIRST_ADDING_VERSION: Final = 12
-"""From this version of Produce on, the leader adds its partition to the transaction."""
-_FIRST_ABORTABLE_VERSION: Final = 11
-"""From this version of Produce on, clients know TRANSACTION_ABORTABLE."""
 _COORDINATOR_NOT_READY: Final = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -133,8 +130,8 @@ class VerifiedAppends:
         self._producer = producer
         self._acks = acks
         self._on_settled: Callable[[], None] | None = on_settled
-        self._adds = version >= _FIRST_ADDING_VERSION
-        self._knows_abortable = version >= _FIRST_ABORTABLE_VERSION
+        self._adds = version >= versions.PRODUCE_ADDS_PARTITION
+        self._knows_abortable = version >= versions.PRODUCE_ABORTABLE
         self._waiting: list[_Waiting] = []
         self._tasks: list[Any] = []
 

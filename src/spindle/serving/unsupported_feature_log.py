@@ -1,5 +1,4 @@
-"""Warnings about clients that ask for a feature which this broker does not have, or for damaged
-records.
+"""Warnings about requests for unsupported features or for damaged records.
 
 The error code that such a client gets may point to another cause, so the broker's log names the
 client and the feature, or the damage. A client that tries again and again does not fill the log.

@@ -8,9 +8,8 @@ from typing import Final
 import click
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.durations import DurationMs
 from spindle.cli.examples import examples
-from spindle.cli.numbers import WholeRange
+from spindle.cli.numbers import FiniteRange, WholeRange
 from spindle.cli.tools.consumption import (
     Consumption,
     NoNewRecords,
@@ -24,6 +23,7 @@ from spindle.client.offsets import EARLIEST, LATEST, READ_COMMITTED
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 
+_MS: Final = 1000
 _FIELDS: Final = ("timestamp", "partition", "offset", "epoch", "headers", "key", "value")
 _TYPES: Final = {
     "text": "",
@@ -40,7 +40,7 @@ _POSITIONS: Final = {"earliest": EARLIEST, "latest": LATEST}
         "spindle consume numbers --from-beginning",
         "spindle consume numbers --group readers -n 10",
         "spindle consume numbers --partition 0 --offset 500 --show offset,key,value",
-        "spindle consume numbers --from-beginning --timeout 1s --json | head -3",
+        "spindle consume numbers --from-beginning --timeout 1 --json | head -3",
     ),
 )
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
@@ -55,10 +55,10 @@ _POSITIONS: Final = {"earliest": EARLIEST, "latest": LATEST}
 )
 @click.option(
     "--timeout",
-    "timeout_ms",
-    type=DurationMs(),
-    metavar="30s",
-    help="End when no record has come for this long.",
+    "timeout_s",
+    type=FiniteRange(min=0),
+    metavar="S",
+    help="End when no record has come for S seconds.",
 )
 @click.option(
     "-g", "--group", "group_id", metavar="NAME", help="Read as a member of a group, and commit."
@@ -91,7 +91,7 @@ def consume(
     partition: int | None,
     offset: str | None,
     limit: int | None,
-    timeout_ms: int | None,
+    timeout_s: float | None,
     group_id: str | None,
     read_committed: bool,
     show: str,
@@ -113,6 +113,7 @@ def consume(
         reset=EARLIEST if from_beginning else LATEST,
     )
     _name_missing_topics(client, names)
+    timeout_ms = None if timeout_s is None else round(timeout_s * _MS)
     level = READ_COMMITTED if read_committed else None
     consumption = Consumption(client, start, group_id, _say, level)
     printed = 0
@@ -164,7 +165,13 @@ def _format(show: str, key_type: str, value_type: str) -> RecordFormat:
         if name not in _FIELDS:
             raise click.UsageError(f"--show {name}: give some of {', '.join(_FIELDS)}")
     return RecordFormat(
-        **{name: name in fields for name in _FIELDS},
+        timestamp="timestamp" in fields,
+        partition="partition" in fields,
+        offset="offset" in fields,
+        epoch="epoch" in fields,
+        headers="headers" in fields,
+        key="key" in fields,
+        value="value" in fields,
         key_type=_TYPES[key_type],
         value_type=_TYPES[value_type],
     )

@@ -9,7 +9,6 @@ import click
 
 from spindle.cli.admin.output import YES, confirm, show_rows
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.durations import span_text
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.numbers import WholeRange
@@ -24,6 +23,7 @@ from spindle.client.admin.cluster import (
     remove_voter,
 )
 from spindle.client.blocking.client import WireClient
+from spindle.common.text import span_text
 from spindle.common.uuids import ZERO_UUID, parse_uuid, uuid_text
 
 _COLUMNS: Final = {
@@ -33,6 +33,7 @@ _COLUMNS: Final = {
     "caughtUp": "CAUGHT UP",
     "directoryId": "DIRECTORY ID",
 }
+_ROLES: Final = ("leader", "voter", "observer")
 _MS: Final = 1000
 
 
@@ -78,7 +79,9 @@ def quorum_rows(
             _caught_up(replica, now_ms),
             None if replica.directory_id == ZERO_UUID else uuid_text(replica.directory_id),
         )
-        for role, replica in sorted(roles, key=lambda entry: (entry[0], entry[1].node_id))
+        for role, replica in sorted(
+            roles, key=lambda entry: (_ROLES.index(entry[0]), entry[1].node_id)
+        )
     ]
 
 

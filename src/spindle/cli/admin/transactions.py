@@ -9,7 +9,7 @@ import click
 
 from spindle.cli.admin.output import YES, confirm, show_rows
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.durations import DurationMs, span_text
+from spindle.cli.durations import DurationMs
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.numbers import WholeRange
@@ -31,6 +31,7 @@ from spindle.client.admin.transactions import (
 from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.common.text import span_text
 
 _MS: Final = 1000
 _HANGING_MS: Final = 15 * 60 * _MS
@@ -263,6 +264,8 @@ def terminate(client: WireClient, as_json: bool, name: str, yes: bool) -> None:
 
     Asks first where standard input is a terminal.
     """
+    # The request would create a transactional id that does not exist.
+    _described(client, name)
     confirm(f"Abort the transaction of {name}, and fence its producer?", yes)
     terminate_transaction(client, name)
     click.echo(json.dumps([name]) if as_json else f"{name} has no open transaction now")

@@ -17,13 +17,8 @@ from spindle.cli.disks.state_text import fill_text, silence_text, state_text
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.numbers import WholeRange
-from spindle.cli.sampling.forecasts import (
-    HISTORY,
-    Forecasts,
-    forecast_document,
-    time_to_full_text,
-)
-from spindle.cli.sampling.history_folder import read_history
+from spindle.cli.sampling.forecast_options import HISTORY
+from spindle.cli.sampling.forecast_text import forecast_document, time_to_full_text
 from spindle.cli.table import table_lines
 from spindle.cli.terminal import shortened
 from spindle.client.admin.cluster import describe_brokers
@@ -31,6 +26,8 @@ from spindle.client.blocking.client import WireClient
 from spindle.client.disks import DiskView
 from spindle.common.sizes import size_text
 from spindle.common.uuids import uuid_text
+from spindle.operations.forecasts import ClusterForecast
+from spindle.operations.history_folder import read_history
 
 SOME_ARE_SILENT: Final = 1
 _COLUMNS: Final = (
@@ -72,7 +69,7 @@ def list_command(
     """
     forecasts = None
     if history is not None:
-        forecasts = Forecasts(read_history(history, describe_brokers(client).cluster_id))
+        forecasts = ClusterForecast(read_history(history, describe_brokers(client).cluster_id))
     with Survey(client, broker) as survey:
         reports = survey.take()
         if not reports:
@@ -90,12 +87,12 @@ def list_command(
     return SOME_ARE_SILENT if any(report.disks is None for report in reports) else 0
 
 
-def _add_forecasts(documents: Sequence[dict[str, Any]], forecasts: Forecasts) -> None:
+def _add_forecasts(documents: Sequence[dict[str, Any]], forecasts: ClusterForecast) -> None:
     for document in documents:
         for directory in document["directories"]:
             free_bytes = -1 if directory["usableBytes"] is None else directory["usableBytes"]
             key = (document["broker"], directory["path"])
-            forecast = forecasts.of(key, free_bytes, is_online=directory["isOnline"])
+            forecast = forecasts.time_to_full(key, free_bytes, is_online=directory["isOnline"])
             directory["forecast"] = forecast_document(forecast)
 
 
@@ -103,7 +100,7 @@ def list_lines(
     reports: Sequence[BrokerReport],
     now_ms: int,
     width: int | None,
-    forecasts: Forecasts | None = None,
+    forecasts: ClusterForecast | None = None,
 ) -> list[str]:
     """Return the table of directories, and a line for each broker with missing data.
 
@@ -143,7 +140,7 @@ def _folded_table(
 
 
 def _rows(
-    reports: Sequence[BrokerReport], now_ms: int, forecasts: Forecasts | None
+    reports: Sequence[BrokerReport], now_ms: int, forecasts: ClusterForecast | None
 ) -> Iterator[Mapping[str, str]]:
     for report in reports:
         broker, disks = {"BROKER": str(report.node.node_id)}, report.disks
@@ -154,7 +151,7 @@ def _rows(
             words = {"STATE": state_text(disk, disks.moves, now_ms, disks.rebuilds)}
             if forecasts is not None:
                 key, is_online = (report.node.node_id, disk.path), disk.failure is None
-                full = forecasts.of(key, disk.usable_bytes, is_online=is_online)
+                full = forecasts.time_to_full(key, disk.usable_bytes, is_online=is_online)
                 words["FULL"] = time_to_full_text(full)
             yield _numbers(disk) | broker | words
 

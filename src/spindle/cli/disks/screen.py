@@ -16,14 +16,14 @@ from spindle.cli.disks.state_text import (
     hangs,
     health_text,
     offline_text,
-    rebuild_text,
     silence_text,
     stray_text,
 )
-from spindle.cli.durations import duration_text
 from spindle.cli.terminal import BAD, QUIET, TITLE, UNUSUAL, Line, blocks_text, shortened
 from spindle.client.disks import DiskView, MoveView
 from spindle.common.sizes import size_text
+from spindle.common.text import duration_text
+from spindle.operations.events import rebuild_text
 
 _UNKNOWN: Final = "-"
 _LEGEND: Final = "; times of I/O in ms, median/99 %"

@@ -55,14 +55,6 @@ def rebuilds_text(path: str, rebuilds: Sequence[RebuildView]) -> str:
     return f"{count_noun(count, 'rebuild')}" if count else ""
 
 
-def rebuild_text(view: RebuildView) -> str:
-    """Return the state of a rebuild, and how much is copied."""
-    if view.state != "copying":
-        return view.state
-    lag = "" if view.lag < 0 else f", {view.lag} records behind"
-    return f"copying: {size_text(view.copied_bytes)} of about {size_text(view.former_bytes)}{lag}"
-
-
 def state_text(
     disk: DiskView,
     moves: Sequence[MoveView],

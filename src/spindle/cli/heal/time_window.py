@@ -1,35 +1,14 @@
 """The hours of the day in which a healing begins moves: `01:00-05:00`."""
 
 import re
-from dataclasses import dataclass
 from datetime import time
 from typing import Final
 
 import click
 
+from spindle.operations.heal_run import HoursOfDay
+
 _HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
-
-
-@dataclass(frozen=True, slots=True)
-class HoursOfDay:
-    """A part of each day, in the local time of this machine; it may include midnight.
-
-    Attributes:
-        begin: its first moment.
-        end: the first moment after it.
-    """
-
-    begin: time
-    end: time
-
-    def __str__(self) -> str:
-        return f"{self.begin:%H:%M} and {self.end:%H:%M}"
-
-    def include(self, now: time) -> bool:
-        """Return whether a time of the day is in these hours."""
-        if self.begin < self.end:
-            return self.begin <= now < self.end
-        return now >= self.begin or now < self.end
 
 
 class HoursParameter(click.ParamType[HoursOfDay]):

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from spindle.cli.durations import duration_text
 from spindle.cli.html.bars import span_bar, stacked_bar
 from spindle.cli.html.frame import (
     cut_table,
@@ -21,7 +20,7 @@ from spindle.cli.html.frame import (
 )
 from spindle.cli.html.markup import Markup, element, joined
 from spindle.common.sizes import size_text
-from spindle.common.text import count_noun
+from spindle.common.text import count_noun, duration_text
 
 _MAX_LISTED: Final = 2_000
 """Findings whose place the page lists in all; each kind of a directory gets the same part."""
@@ -242,7 +241,7 @@ def _kind(found: Sequence[Document], directory: str, most: int) -> Markup:
         )
         for entry in found[:most]
     )
-    head = (("Place", ""), ("Byte", _NUMBER), ("Offset", _NUMBER), ("Evidence", ""))
+    head = (("DrainTarget", ""), ("Byte", _NUMBER), ("Offset", _NUMBER), ("Evidence", ""))
     left = len(found) - most
     more = f"{left:,} more of this kind are not listed here; --json lists them." if left > 0 else ""
     return element(

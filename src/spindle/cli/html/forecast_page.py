@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import Any, Final
 
-from spindle.cli.durations import span_text
 from spindle.cli.html.bars import span_bar
 from spindle.cli.html.frame import (
     cut_table,
@@ -19,9 +18,10 @@ from spindle.cli.html.frame import (
 )
 from spindle.cli.html.markup import Markup, element, joined
 from spindle.cli.html.plan_figures import fill_of
-from spindle.cli.sampling.forecasts import forecast_of, growth_bytes_text, time_to_full_text
+from spindle.cli.sampling.forecast_text import forecast_of, growth_bytes_text, time_to_full_text
 from spindle.common.sizes import size_text
-from spindle.planner.time_to_full import Filling
+from spindle.common.text import span_text
+from spindle.planner.forecast.time_to_full import Filling
 
 _NUMBER: Final = "number"
 _MAX_PARTITIONS: Final = 20

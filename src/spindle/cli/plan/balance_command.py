@@ -4,7 +4,7 @@ import click
 
 from spindle.cli.examples import examples
 from spindle.cli.plan.plan_command import OUT, SPREAD, PlanGoal, plan_command
-from spindle.planner.goals import balance
+from spindle.operations import plan
 
 
 @click.command("balance", epilog=examples("spindle plan balance --spread 10 --out moves"))
@@ -13,4 +13,4 @@ from spindle.planner.goals import balance
 @plan_command
 def balance_command() -> PlanGoal:
     """Plan the fewest moved bytes after which all directories are about equally full."""
-    return PlanGoal("fill all directories equally", balance, "spindle balance")
+    return PlanGoal("fill all directories equally", plan.balance, "spindle balance")

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from spindle.cli.plan.place import directory_names
-from spindle.cli.plan.snapshot import ClusterSnapshot
-from spindle.cli.sampling.forecasts import forecast_document
-from spindle.cli.sampling.plan_forecast import PlanOutlook
+from spindle.cli.sampling.forecast_text import forecast_document
+from spindle.operations.directories import directory_names
+from spindle.operations.forecasts import PlanForecast
+from spindle.operations.snapshot import ClusterSnapshot
 from spindle.planner.leaders import leaders_of_plan, preferred_orders
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
@@ -56,20 +56,20 @@ def refusal_document(
 
 
 def plan_document(
-    head: Mapping[str, Any], plan: PlacementPlan, outlook: PlanOutlook | None = None
+    head: Mapping[str, Any], plan: PlacementPlan, forecast: PlanForecast | None = None
 ) -> dict[str, Any]:
     """Return the document of a plan; its remarks follow those about the cluster.
 
     Args:
-        outlook: the times after the plan, if a history is known.
+        forecast: the times after the plan, if a history is known.
     """
     names = directory_names(plan.cluster)
     directories = _directories(plan.cluster, plan.used_bytes, plan.leaving)
-    if outlook is not None:
+    if forecast is not None:
         for number, directory in zip(names, directories, strict=True):
-            directory["usedBytesAtHorizon"] = outlook.used_bytes[number]
-            directory["fullBefore"] = forecast_document(outlook.full_before[number])
-            directory["fullAfter"] = forecast_document(outlook.full_after[number])
+            directory["usedBytesAtHorizon"] = forecast.used_bytes[number]
+            directory["fullBefore"] = forecast_document(forecast.full_before[number])
+            directory["fullAfter"] = forecast_document(forecast.full_after[number])
     return {
         **head,
         "movedBytes": plan.moved_bytes,
@@ -78,7 +78,7 @@ def plan_document(
         "spreadBefore": plan.spread_before,
         "spreadAfter": plan.spread,
         "remarks": [*head["remarks"], *plan.remarks],
-        "horizonMs": outlook.horizon_ms if outlook is not None else None,
+        "horizonMs": forecast.horizon_ms if forecast is not None else None,
         "directories": directories,
         "leaders": _leaders(plan),
         "preferredLeaders": [

@@ -1,11 +1,11 @@
 """The times after a plan as text: fills at the horizon, and when directories are full."""
 
-from spindle.cli.durations import span_text
-from spindle.cli.plan.place import directory_names
-from spindle.cli.sampling.forecasts import short_time_to_full_text
-from spindle.cli.sampling.plan_forecast import PlanOutlook
+from spindle.cli.sampling.forecast_text import short_time_to_full_text
 from spindle.cli.table import narrowed_table_lines
 from spindle.cli.terminal import QUIET, Line
+from spindle.common.text import span_text
+from spindle.operations.directories import directory_names
+from spindle.operations.forecasts import PlanForecast
 from spindle.planner.plan import PlacementPlan
 
 _MS = 1000
@@ -13,17 +13,17 @@ _MIN_COLUMNS = (0, 1, 2, 4)
 """The columns of the narrowest table: all but the time without the plan."""
 
 
-def outlook_lines(plan: PlacementPlan, outlook: PlanOutlook, width: int | None) -> list[Line]:
+def forecast_lines(plan: PlacementPlan, forecast: PlanForecast, width: int | None) -> list[Line]:
     """Return a table of all directories.
 
     Args:
         width: columns of the terminal; None sets no limit.
     """
-    horizon = span_text(outlook.horizon_ms / _MS)
+    horizon = span_text(forecast.horizon_ms / _MS)
     rows = []
     for number, name in directory_names(plan.cluster).items():
-        directory, used = plan.cluster.directories[number], outlook.used_bytes[number]
-        before, after = outlook.full_before[number], outlook.full_after[number]
+        directory, used = plan.cluster.directories[number], forecast.used_bytes[number]
+        before, after = forecast.full_before[number], forecast.full_after[number]
         fill = f"{100 * used / directory.capacity_bytes:.1f} %" if directory.capacity_bytes else "-"
         times = (short_time_to_full_text(before), short_time_to_full_text(after))
         rows.append((str(directory.broker_id), name, fill, *times))

@@ -5,11 +5,9 @@ import click
 from spindle.cli.examples import examples
 from spindle.cli.heal.fill_options import fill_options, healing_limits
 from spindle.cli.plan.plan_command import OUT, PlanGoal, plan_command
-from spindle.cli.plan.snapshot import UNREADABLE
-from spindle.planner.healing import heal
-from spindle.planner.limits import PlanLimits
+from spindle.operations import plan
+from spindle.operations.directories import UNREADABLE
 from spindle.planner.model import ClusterModel
-from spindle.planner.plan import PlacementPlan
 
 
 @click.command(
@@ -26,13 +24,13 @@ def heal_command(above: float, down_to: float) -> PlanGoal:
     """
     healing = healing_limits(above, down_to)
 
-    def make(cluster: ClusterModel, limits: PlanLimits) -> PlacementPlan:
-        directories = enumerate(cluster.directories)
-        failed = [number for number, directory in directories if not directory.is_online]
-        return heal(cluster, cluster, failed, healing, limits)
-
     goal = f"empty failed directories, and those above {above:g}% down to {down_to:g}%"
-    return PlanGoal(goal, make, "spindle heal", _afterwards)
+    return PlanGoal(
+        goal,
+        lambda client, settings: plan.heal(client, healing, settings),
+        "spindle heal",
+        _afterwards,
+    )
 
 
 def _afterwards(cluster: ClusterModel) -> list[str]:

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -13,24 +12,22 @@ from typing import Any
 import click
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.durations import span_text
 from spindle.cli.failure import CommandFailed
 from spindle.cli.html.html_option import HTML, write_page
 from spindle.cli.html.plan_page import plan_page
 from spindle.cli.numbers import FiniteRange, WholeRange
 from spindle.cli.plan.documents import head_document, plan_document, refusal_document
-from spindle.cli.plan.files import round_file_name, write_files
-from spindle.cli.plan.forecast_text import outlook_lines
+from spindle.cli.plan.forecast_text import forecast_lines
 from spindle.cli.plan.plan_text import note_lines, plan_lines
-from spindle.cli.plan.snapshot import read_snapshot
-from spindle.cli.sampling.plan_forecast import ahead_options, look_ahead, plan_with
+from spindle.cli.sampling.forecast_options import forecast_options
 from spindle.cli.sizes import parse_size
 from spindle.cli.terminal import Line, show
 from spindle.client.blocking.client import WireClient
 from spindle.common.text import count_noun
+from spindle.operations.plan import ClusterPlan, NoPlan, PlanSettings
+from spindle.operations.plan_files import round_file_name, write_files
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import ClusterModel
-from spindle.planner.plan import Infeasible, PlacementPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +36,13 @@ class PlanGoal:
 
     Attributes:
         text: the goal in words.
-        make: makes the plan.
+        plan: reads the cluster, and makes the plan.
         carried_out_by: the commands that reach the goal.
         afterwards: returns what the operator has to do after the moves.
     """
 
     text: str
-    make: Callable[[ClusterModel, PlanLimits], PlacementPlan]
+    plan: Callable[[WireClient, PlanSettings], ClusterPlan]
     carried_out_by: str
     afterwards: Callable[[ClusterModel], Sequence[str]] = lambda _: ()
 
@@ -103,6 +100,13 @@ SPREAD = click.option(
     help="The largest difference of fill between two directories at the end.",
 )
 
+KEEP_LEADERS = click.option(
+    "--keep-leaders",
+    "keeps_leaders",
+    is_flag=True,
+    help="Do not change preferred leaders at the end.",
+)
+
 OUT = click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -149,31 +153,27 @@ def plan_command(make: Callable[..., PlanGoal]) -> Callable[..., None]:
         **own: Any,
     ) -> None:
         limits = limits_of(max_fill, throttle, parallel, fewer_racks, spread)
+        settings = PlanSettings(limits, capacity, history, horizon_ms)
         goal = make(**own)
-        snapshot = read_snapshot(client, capacity)
-        ahead = look_ahead(history, horizon_ms, snapshot, capacity)
-        if ahead is not None:
-            snapshot.remarks += ahead.remarks()
-            snapshot.remarks.append(
-                f"the limits must hold until {span_text(horizon_ms / 1000)} after the end of the "
-                "plan, for the sizes that replicas will have then"
-            )
-        head = head_document(goal.text, limits, snapshot, time.time_ns() // 1_000_000)
         try:
-            plan, outlook = plan_with(ahead, snapshot.model, lambda model: goal.make(model, limits))
-        except (Infeasible, ValueError) as error:
-            if isinstance(error, Infeasible):
-                _deliver(refusal_document(head, snapshot.model, error), as_json, html)
+            cluster_plan = goal.plan(client, settings)
+        except NoPlan as error:
+            snapshot = error.snapshot
+            if error.infeasible is not None:
+                head = head_document(goal.text, limits, snapshot, error.time_ms)
+                _deliver(refusal_document(head, snapshot.model, error.infeasible), as_json, html)
             notes = [line for remark in snapshot.remarks for line in note_lines(remark)]
             raise CommandFailed("\n".join([str(error), *notes])) from None
+        plan, snapshot = cluster_plan.placement, cluster_plan.snapshot
         written = [] if out is None else write_files(plan, out, limits.max_fill)
-        _deliver(plan_document(head, plan, outlook), as_json, html)
+        head = head_document(goal.text, limits, snapshot, cluster_plan.time_ms)
+        _deliver(plan_document(head, plan, cluster_plan.forecast), as_json, html)
         if as_json:
             return
         width = get_terminal_size().columns if sys.stdout.isatty() else None
         show(plan_lines(goal.text, plan, limits, snapshot.remarks, width))
-        if outlook is not None:
-            show([Line(""), *outlook_lines(plan, outlook, width)])
+        if cluster_plan.forecast is not None:
+            show([Line(""), *forecast_lines(plan, cluster_plan.forecast, width)])
         if (plan.rounds or plan.preferred) and out is None:
             click.echo(f"\nTo carry it out: {goal.carried_out_by}, with the same limits")
         for text in goal.afterwards(snapshot.model):
@@ -185,7 +185,7 @@ def plan_command(make: Callable[..., PlanGoal]) -> Callable[..., None]:
         if out is not None and plan.rounds:
             click.echo(_execution_text(client, out, throttle))
 
-    return limit_options(ahead_options(HTML(cluster_command(run))))
+    return limit_options(forecast_options(HTML(cluster_command(run))))
 
 
 def _execution_text(client: WireClient, out: Path, throttle: int) -> str:

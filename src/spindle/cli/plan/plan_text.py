@@ -4,12 +4,11 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Final
 
-from spindle.cli.durations import duration_text
-from spindle.cli.plan.place import directory_names
 from spindle.cli.table import table_lines
 from spindle.cli.terminal import BAD, QUIET, UNUSUAL, Line, blocks_text, shortened, wrapped
 from spindle.common.sizes import size_text
-from spindle.common.text import count_noun
+from spindle.common.text import count_noun, duration_text
+from spindle.operations.directories import directory_names
 from spindle.planner.leaders import leaders_of_plan
 from spindle.planner.limits import PlanLimits
 from spindle.planner.plan import PlacementPlan

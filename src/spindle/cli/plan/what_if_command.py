@@ -3,14 +3,13 @@
 import click
 
 from spindle.cli.examples import examples
-from spindle.cli.plan.place import find_directories, parse_place
+from spindle.cli.plan.place import parse_place
 from spindle.cli.plan.plan_command import SPREAD, PlanGoal, plan_command
 from spindle.cli.sizes import size_of
-from spindle.planner.goals import what_if
-from spindle.planner.limits import PlanLimits
-from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel
-from spindle.planner.plan import PlacementPlan
-from spindle.planner.what_if import ClusterChanges
+from spindle.client.blocking.client import WireClient
+from spindle.operations import plan
+from spindle.operations.plan import ClusterPlan, PlanSettings
+from spindle.planner.model import BrokerModel, DirectoryModel
 
 
 @click.command(
@@ -54,10 +53,15 @@ def what_if_command(
     new = [_directory(directory) for directory in directories]
     gone = [parse_place(directory) for directory in retired]
 
-    def make(cluster: ClusterModel, limits: PlanLimits) -> PlacementPlan:
-        places = [number for place in gone for number in find_directories(cluster, *place)]
-        changes = ClusterChanges(brokers, new, removed, places)
-        return what_if(cluster, changes, limits)
+    def make(client: WireClient, settings: PlanSettings) -> ClusterPlan:
+        return plan.what_if(
+            client,
+            added_brokers=brokers,
+            added_directories=new,
+            removed_brokers=removed,
+            removed_directories=gone,
+            settings=settings,
+        )
 
     parts = [
         *(f"with broker {directory}" for directory in added),

@@ -2,8 +2,7 @@
 
 import json
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any, Final
@@ -14,23 +13,15 @@ from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
 from spindle.cli.html.forecast_page import forecast_page
 from spindle.cli.html.html_option import HTML, write_page
-from spindle.cli.plan.snapshot import read_snapshot
-from spindle.cli.sampling.forecasts import (
-    Forecasts,
-    forecast_document,
-    growth_text,
-    history_remarks,
-    time_to_full_text,
-)
-from spindle.cli.sampling.history_folder import RecordedHistory, read_history
+from spindle.cli.sampling.forecast_text import forecast_document, growth_text, time_to_full_text
 from spindle.cli.table import narrowed_table_lines
 from spindle.cli.terminal import QUIET, UNUSUAL, Line, show, wrapped
-from spindle.client.admin.cluster import describe_brokers
 from spindle.client.blocking.client import WireClient
+from spindle.common.ids import TopicPartition
 from spindle.common.sizes import size_text
-from spindle.planner.growth import partition_rates
-from spindle.planner.model import DirectoryModel
-from spindle.planner.time_to_full import TimeToFull
+from spindle.operations import history
+from spindle.operations.history import DirectoryForecast
+from spindle.planner.forecast.growth import PartitionRates
 
 _NOTE: Final = "note  "
 _COLUMNS: Final = ("BROKER", "DIRECTORY", "CAPACITY", "FILL", "GROWTH", "FULL")
@@ -46,19 +37,13 @@ def forecast_command(client: WireClient, as_json: bool, folder: Path, html: Path
     FULL is the time at the usual growth; in parentheses at the highest and at the lowest growth of
     a 90 % interval.
     """
-    history = read_history(folder, describe_brokers(client).cluster_id)
-    snapshot = read_snapshot(client, None, is_for_plan=False)
-    forecasts = Forecasts(history)
-    times_to_full = [
-        (directory, _forecast(forecasts, directory)) for directory in snapshot.model.directories
-    ]
-    remarks = [*history_remarks(history), *snapshot.remarks]
+    forecast = history.forecast(client, folder)
     document = {
-        "timeMs": time.time_ns() // 1_000_000,
-        "clusterId": snapshot.cluster_id,
-        "remarks": remarks,
-        "directories": [_document(model, full) for model, full in times_to_full],
-        "partitions": _partition_documents(history),
+        "timeMs": forecast.time_ms,
+        "clusterId": forecast.cluster_id,
+        "remarks": list(forecast.remarks),
+        "directories": [_document(directory) for directory in forecast.directories],
+        "partitions": _partition_documents(forecast.partitions),
     }
     if html is not None:
         write_page(html, forecast_page(document))
@@ -66,13 +51,13 @@ def forecast_command(client: WireClient, as_json: bool, folder: Path, html: Path
         click.echo(json.dumps(document))
         return
     width = get_terminal_size().columns if sys.stdout.isatty() else None
-    show(forecast_lines(times_to_full, remarks, width))
+    show(forecast_lines(forecast.directories, forecast.remarks, width))
     if html is not None:
         click.echo(f"\nDrew {html}")
 
 
 def forecast_lines(
-    found: Sequence[tuple[DirectoryModel, TimeToFull]],
+    directories: Sequence[DirectoryForecast],
     remarks: Sequence[str],
     width: int | None = None,
 ) -> list[Line]:
@@ -84,14 +69,15 @@ def forecast_lines(
     """
     rows = [
         (
-            str(directory.broker_id),
-            directory.path,
-            size_text(directory.capacity_bytes) if directory.capacity_bytes else "-",
-            f"{100 * directory.fill:.1f} %" if directory.capacity_bytes else "-",
-            growth_text(full),
-            time_to_full_text(full),
+            str(model.broker_id),
+            model.path,
+            size_text(model.capacity_bytes) if model.capacity_bytes else "-",
+            f"{100 * model.fill:.1f} %" if model.capacity_bytes else "-",
+            growth_text(directory.time_to_full),
+            time_to_full_text(directory.time_to_full),
         )
-        for directory, full in found
+        for directory in directories
+        for model in (directory.model,)
     ]
     for left_out in ("", "CAPACITY"):
         columns = [number for number, title in enumerate(_COLUMNS) if title != left_out]
@@ -112,7 +98,7 @@ def forecast_lines(
     ]
 
 
-def _partition_documents(history: RecordedHistory) -> list[dict[str, Any]]:
+def _partition_documents(rates: Mapping[TopicPartition, PartitionRates]) -> list[dict[str, Any]]:
     """Return the rates of each partition: growth of a replica, and bytes that are produced."""
     return [
         {
@@ -121,21 +107,15 @@ def _partition_documents(history: RecordedHistory) -> list[dict[str, Any]]:
             "growthBytesPerSecond": rate.growth.slope if rate.growth else None,
             "producedBytesPerSecond": rate.produced_bytes_per_second,
         }
-        for where, rate in sorted(partition_rates(history.samples).items())
+        for where, rate in sorted(rates.items())
     ]
 
 
-def _forecast(forecasts: Forecasts, each: DirectoryModel) -> TimeToFull:
-    free_bytes = each.capacity_bytes - each.kept_bytes if each.capacity_bytes else -1
-    key = (each.broker_id, each.path)
-    return forecasts.of(key, max(free_bytes, -1), is_online=each.is_online)
-
-
-def _document(each: DirectoryModel, full: TimeToFull) -> dict[str, Any]:
+def _document(forecast: DirectoryForecast) -> dict[str, Any]:
     return {
-        "broker": each.broker_id,
-        "path": each.path,
-        "capacityBytes": each.capacity_bytes,
-        "usedBytes": each.kept_bytes,
-        **forecast_document(full),
+        "broker": forecast.model.broker_id,
+        "path": forecast.model.path,
+        "capacityBytes": forecast.model.capacity_bytes,
+        "usedBytes": forecast.model.kept_bytes,
+        **forecast_document(forecast.time_to_full),
     }

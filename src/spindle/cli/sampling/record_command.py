@@ -1,23 +1,17 @@
 """`spindle history record`: the history of sizes and offsets that forecasts need."""
 
 import json
-import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.durations import DurationMs
 from spindle.cli.examples import examples
-from spindle.cli.sampling.history_folder import HistoryWriter, only_writer
-from spindle.cli.sampling.sampling import take_sample
-from spindle.cli.tools.failures import FAILURES, failure
 from spindle.client.blocking.client import WireClient
-from spindle.common.text import count_noun
-
-_MS: Final = 1000
-_NS_PER_MS: Final = 1_000_000
+from spindle.operations.events import ProgressEvent
+from spindle.operations.history import SampleFailed, keep_recording, record
 
 
 @click.command("record", epilog=examples("spindle history record sizes --interval 5m"))
@@ -56,30 +50,20 @@ def record_command(
     does not answer has a line with the reason. Ctrl-C ends the command; a kill at any moment leaves
     a history that can be read and continued.
     """
-    writer = HistoryWriter(folder, retention_ms)
-    with only_writer(folder):
-        try:
-            while True:
-                due_s = time.monotonic() + interval_ms / _MS
-                try:
-                    click.echo(_record(client, writer, as_json=as_json))
-                except FAILURES as error:
-                    if once:
-                        raise
-                    click.echo(f"no sample: {failure(error).plainly}", err=True)
-                if once:
-                    return
-                time.sleep(max(0.0, due_s - time.monotonic()))
-        except KeyboardInterrupt:
+
+    def show(event: ProgressEvent) -> None:
+        is_failure = isinstance(event, SampleFailed)
+        text = json.dumps(event.facts) if as_json and not is_failure else event.text
+        click.echo(text, err=is_failure)
+
+    with suppress(KeyboardInterrupt):
+        if once:
+            show(record(client, folder, retention_ms=retention_ms))
             return
-
-
-def _record(client: WireClient, writer: HistoryWriter, *, as_json: bool) -> str:
-    time_ms = time.time_ns() // _NS_PER_MS
-    documents = take_sample(client, time_ms)
-    writer.append(time_ms, documents)
-    silent = [document["broker"] for document in documents if document["error"] is not None]
-    if as_json:
-        return json.dumps({"timeMs": time_ms, "brokers": len(documents), "silentBrokers": silent})
-    text = f"recorded {count_noun(len(documents), 'broker')}"
-    return f"{text}; no answer from {', '.join(map(str, silent))}" if silent else text
+        keep_recording(
+            client,
+            folder,
+            interval_ms=interval_ms,
+            retention_ms=retention_ms,
+            on_progress=show,
+        )

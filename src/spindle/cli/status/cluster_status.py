@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 from spindle.cli.disks.broker_poll import BrokerReport, Survey
 from spindle.cli.disks.state_text import hangs, health_text, silence_text
 from spindle.cli.tools.failures import FAILURES, failure
-from spindle.cli.tools.reassignment_throttles import has_throttle
 from spindle.client.admin.cluster import (
     ClusterDescription,
     QuorumDescription,
@@ -23,6 +22,7 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.sizes import size_text
 from spindle.common.text import count_noun
+from spindle.operations.throttles import has_throttle
 
 FULL: Final = 0.9
 """The used share of a file system above which a directory needs attention."""

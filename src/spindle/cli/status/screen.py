@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from spindle.cli.status.cluster_status import Problem, Status
 from spindle.cli.table import table_lines
-from spindle.cli.tools.reassignment_throttles import BETWEEN_BROKERS, BETWEEN_DIRECTORIES
 from spindle.client.admin.cluster import QuorumDescription
 from spindle.client.disks import DiskView
 from spindle.common.sizes import size_text
 from spindle.common.text import count_noun, join_first
+from spindle.operations.throttles import BETWEEN_BROKERS, BETWEEN_DIRECTORIES
 
 _MAX_SHOWN: Final = 10
 _MAX_NAMED: Final = 5
@@ -85,11 +85,8 @@ def _throttle_lines(brokers: Sequence[int]) -> Iterator[str]:
     names = join_first(brokers, _MAX_NAMED)
     yield f"throttles   {noun} {names} {verb} throttles for moves, but nothing moves"
     yield f"{indent}If no command that moves replicas runs, give the one that was killed again, or:"
-    keys = ",".join((*BETWEEN_BROKERS, *BETWEEN_DIRECTORIES))
-    yield (
-        f"{indent}spindle kafka configs --alter --entity-type brokers --entity-name {brokers[0]} "
-        f"--delete-config {keys}"
-    )
+    keys = " ".join((*BETWEEN_BROKERS, *BETWEEN_DIRECTORIES))
+    yield f"{indent}spindle configs unset broker {brokers[0]} {keys}"
 
 
 def _attention(problems: Sequence[Problem]) -> str:

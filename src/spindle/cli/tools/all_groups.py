@@ -5,7 +5,6 @@ from typing import Final
 
 import click
 
-from spindle.cli.table import table_lines
 from spindle.cli.tools.bootstrap import connect_as
 from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.failures import ToolFailed, UsageError, executing
@@ -57,10 +56,6 @@ def _run(options: Options) -> None:
         click.echo(json.dumps([listing_json(group) for group in groups]))
         return
     rows = [(group.group_id, titled(group.group_type), group.protocol_type) for group in groups]
-    if not options.is_kafka:
-        for line in table_lines(_HEAD, sorted(rows)):
-            click.echo(line)
-        return
     width = max([_MIN_WIDTH, *(len(cell) for row in rows for cell in row)])
     click.echo(" ".join(f"{title:<{width}}" for title in _HEAD))
     for row in rows:
@@ -70,8 +65,8 @@ def _run(options: Options) -> None:
 def _check(options: Options) -> None:
     if not options.has("bootstrap-server"):
         raise UsageError("Missing required option(s) [bootstrap-server]", WHERE_IS_THE_CLUSTER)
-    if options.is_kafka and not options.has("list"):
-        raise UsageError("Command must include exactly one action: --list.")
+    if not options.has("list"):
+        raise UsageError("Command must include exactly one action: --list.", "--list is missing")
     if options.has("group-type") and options.text("group-type").lower() not in _TYPES:
         raise ToolFailed(
             "--group-type must be a valid group type.",

@@ -68,7 +68,7 @@ class ToolCommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         options = Options(ctx)
-        if options.is_kafka:
+        if dialect_of(ctx) is Dialect.KAFKA:
             # `spindle.cli.kafka_home.kafka_mode` words the failures.
             return self._body(options) or 0
         try:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spindle.cli.tools.failures import WrongOptions
-from spindle.cli.tools.options import Options
+from spindle.cli.tools.options import WHERE_IS_THE_CLUSTER, Options
 
 TOPICS: Final = "topics"
 CLIENTS: Final = "clients"
@@ -79,11 +79,12 @@ def check_entities(options: Options, entities: Entities) -> None:
     """
     _check_types(entities.types)
     _check_flags(options)
-    if not options.is_kafka:
-        options.require_servers()
     by_server, by_controller = map(options.has, ("bootstrap-server", "bootstrap-controller"))
     if not by_server and not by_controller:
-        raise WrongOptions("Either --bootstrap-server or --bootstrap-controller must be specified.")
+        raise WrongOptions(
+            "Either --bootstrap-server or --bootstrap-controller must be specified.",
+            plainly=WHERE_IS_THE_CLUSTER,
+        )
     if by_server and by_controller:
         raise WrongOptions(
             "Only one of --bootstrap-server or --bootstrap-controller can be specified."

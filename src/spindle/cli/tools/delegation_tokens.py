@@ -77,7 +77,7 @@ def _run(options: Options) -> None:
 
 
 def _check(options: Options) -> None:
-    options.require("bootstrap-server", *(("command-config",) if options.is_kafka else ()))
+    options.require("bootstrap-server")
     if options.has("create"):
         options.require("max-life-time-period")
     for action, period in (("renew", "renew-time-period"), ("expire", "expiry-time-period")):
@@ -96,7 +96,7 @@ def _create(options: Options) -> None:
     renewers = principals(options, "renewer-principal")
     owners = principals(options, "owner-principal")
     lifetime_ms = options.integer("max-life-time-period") or 0
-    if options.is_kafka:
+    if not options.has("json"):
         click.echo(
             f"Calling create token operation with renewers :{_listed(renewers)} , "
             f"max-life-time-period :{lifetime_ms}"
@@ -112,7 +112,7 @@ def _create(options: Options) -> None:
 
 def _renew(options: Options) -> None:
     period_ms = options.integer("renew-time-period") or 0
-    if options.is_kafka:
+    if not options.has("json"):
         click.echo(
             f"Calling renew token operation with hmac :{options.text('hmac')} , "
             f"renew-time-period :{period_ms}"
@@ -124,7 +124,7 @@ def _renew(options: Options) -> None:
 
 def _expire(options: Options) -> None:
     period_ms = options.integer("expiry-time-period") or 0
-    if options.is_kafka:
+    if not options.has("json"):
         click.echo(
             f"Calling expire token operation with hmac :{options.text('hmac')} , "
             f"expire-time-period :{period_ms}"
@@ -138,13 +138,12 @@ def _show_expiry(options: Options, action: str, expiry_ms: int) -> None:
     if options.has("json"):
         click.echo(json.dumps({"expiryTimestamp": expiry_ms}))
         return
-    text = f"Completed {action} operation. New expiry date : {_date(expiry_ms)}"
-    click.echo(text, nl=not options.is_kafka)
+    click.echo(f"Completed {action} operation. New expiry date : {_date(expiry_ms)}", nl=False)
 
 
 def _describe(options: Options) -> None:
     owners = principals(options, "owner-principal")
-    if options.is_kafka:
+    if not options.has("json"):
         click.echo(
             f"Calling describe token operation for owners: {_listed(owners)}"
             if owners

@@ -91,11 +91,8 @@ def _dump(path: Path, options: Options) -> int:
             _dump_aborted(path)
         case ".snapshot":
             _dump_producers(path)
-        case _ if options.is_kafka:
-            click.echo(f"Ignoring unknown file {path}", err=True)
         case _:
-            click.echo(f"{path} is not a file of a log; known are {', '.join(_SUFFIXES)}", err=True)
-            return _FAILED
+            click.echo(f"Ignoring unknown file {path}", err=True)
     return 0
 
 

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from spindle.client.admin.refusals import exception_class, refusal_text
+from spindle.client.admin.refusals import exception_class, failure_text
 from spindle.client.errors import (
-    ClientError,
     RequestTimedOut,
     SaslFailed,
     TlsFailed,
     UnsupportedByPeer,
 )
-from spindle.common.errors import ApiError, ConfigError, ProtocolViolation
+from spindle.common.errors import ApiError, ConfigError
+from spindle.operations.errors import CLUSTER_FAILURES
 
 _ARGUMENT: Final = "java.lang.IllegalArgumentException"
 
@@ -53,14 +53,7 @@ class WrongOptions(ToolFailed):
     """Options are missing, contradict each other, or have wrong values."""
 
 
-FAILURES: Final = (
-    ApiError,
-    ClientError,
-    ConfigError,
-    OSError,
-    ProtocolViolation,
-    ToolFailed,
-)
+FAILURES: Final = (*CLUSTER_FAILURES, ToolFailed)
 """The exceptions that a tool reports in one line; any other is a fault of the program."""
 
 
@@ -106,26 +99,27 @@ class Failure(NamedTuple):
 
 def failure(error: BaseException) -> Failure:
     """Return the texts for one of `FAILURES`."""
+    if isinstance(error, ToolFailed):
+        return Failure(error.message, error.java_class, error.plainly)
+    text = failure_text(error)
+    return Failure(text, _java_class(error), text)
+
+
+def _java_class(error: BaseException) -> str:
     match error:
         case ApiError():
-            text, java_class = refusal_text(error), exception_class(error.code)
-        case ToolFailed():
-            return Failure(error.message, error.java_class, error.plainly)
+            return exception_class(error.code)
         case ConfigError():
-            text, java_class = str(error), "org.apache.kafka.common.config.ConfigException"
+            return "org.apache.kafka.common.config.ConfigException"
         case RequestTimedOut():
-            text, java_class = str(error), "org.apache.kafka.common.errors.TimeoutException"
+            return "org.apache.kafka.common.errors.TimeoutException"
         case SaslFailed():
-            text = str(error)
-            java_class = "org.apache.kafka.common.errors.SaslAuthenticationException"
+            return "org.apache.kafka.common.errors.SaslAuthenticationException"
         case TlsFailed():
-            text = str(error)
-            java_class = "org.apache.kafka.common.errors.SslAuthenticationException"
+            return "org.apache.kafka.common.errors.SslAuthenticationException"
         case UnsupportedByPeer():
-            text = str(error)
-            java_class = "org.apache.kafka.common.errors.UnsupportedVersionException"
-        case OSError(filename=name, strerror=reason) if name is not None:
-            text, java_class = f"{name}: {reason}", "java.io.IOException"
+            return "org.apache.kafka.common.errors.UnsupportedVersionException"
+        case OSError(filename=name) if name is not None:
+            return "java.io.IOException"
         case _:
-            text, java_class = str(error), "org.apache.kafka.common.KafkaException"
-    return Failure(text, java_class, text)
+            return "org.apache.kafka.common.KafkaException"

@@ -84,7 +84,7 @@ def _run(options: Options) -> int:
                 "Could not match any topic-partitions with the specified filters",
                 plainly=_no_match(options),
             )
-        offsets = _offsets(client, partitions, time, is_kafka=options.is_kafka)
+        offsets = _offsets(client, partitions, time)
     if options.has("json"):
         document = [
             {"topic": topic, "partition": number, "offset": offset}
@@ -124,7 +124,7 @@ def _partitions(
 
 
 def _offsets(
-    client: WireClient, partitions: list[TopicPartition], time: int, *, is_kafka: bool
+    client: WireClient, partitions: list[TopicPartition], time: int
 ) -> dict[TopicPartition, int]:
     """Return the offsets by partition; report and leave out a partition whose leader refuses."""
     offsets: dict[TopicPartition, int] = {}
@@ -132,9 +132,9 @@ def _offsets(
         try:
             offset = client.list_offsets({partition: time})[partition].offset
         except ApiError as error:
-            reason = str(failure(error)) if is_kafka else failure(error).plainly
             click.echo(
-                f"Skip getting offsets for topic-partition {partition} due to error: {reason}",
+                f"Skip getting offsets for topic-partition {partition} due to error: "
+                f"{failure(error)}",
                 err=True,
             )
             continue

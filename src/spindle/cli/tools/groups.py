@@ -131,28 +131,26 @@ def _run(options: Options) -> int:
     with executing():
         timeout_ms = options.integer("timeout")
         with connect_as(options, api_timeout_ms=timeout_ms or _DEFAULT_TIMEOUT_MS) as client:
-            succeeded = _act(options, client)
+            _act(options, client)
     # Kafka's tool prints what failed and exits with 0.
-    return 0 if succeeded or options.is_kafka else 1
+    return 0
 
 
-def _act(options: Options, client: WireClient) -> bool:
-    """Do what is asked; return whether it was done for every group and partition."""
+def _act(options: Options, client: WireClient) -> None:
     if options.has("delete"):
-        return _delete(options, client)
-    if options.has("reset-offsets"):
-        return _reset(options, client)
-    if options.has("delete-offsets"):
+        _delete(options, client)
+    elif options.has("reset-offsets"):
+        _reset(options, client)
+    elif options.has("delete-offsets"):
         group_id, topics = options.text("group"), options.all("topic")
         try:
-            return delete_offsets_of_group(client, group_id, topics, as_json=options.has("json"))
+            delete_offsets_of_group(client, group_id, topics, as_json=options.has("json"))
         except ToolFailed as error:
             raise UsageError(error.message) from None
-    if options.has("list"):
+    elif options.has("list"):
         _list(options, client)
     else:
         _describe(options, client)
-    return True
 
 
 def _check(options: Options) -> None:
@@ -210,8 +208,6 @@ def _list(options: Options, client: WireClient) -> None:
     groups = in_map_order(listings, lambda group: string_hash(group.group_id))
     if options.has("json"):
         click.echo(json.dumps([listing_json(group) for group in listings]))
-    elif not groups and not options.is_kafka:
-        click.echo("There are no groups.", err=True)
     elif with_type or with_state:
         for line in listing_lines(groups, with_type=with_type, with_state=with_state):
             click.echo(line)
@@ -249,8 +245,6 @@ def _describe(options: Options, client: WireClient) -> None:
     wants_offsets = not options.has("members") and not options.has("state")
     documents = []
     described = [describe_group(client, group_id) for group_id in _group_ids(options, client)]
-    if not described and not options.is_kafka:
-        click.echo("There are no groups.", err=True)
     for group in sorted(described, key=lambda each: each.group_id):
         if wants_offsets:
             committed = committed_offsets(client, group.group_id)
@@ -295,7 +289,7 @@ def end_offsets(
     return {partition: offset.offset for partition, offset in offsets.items()}
 
 
-def _delete(options: Options, client: WireClient) -> bool:
+def _delete(options: Options, client: WireClient) -> None:
     done: list[str] = []
     failed: dict[str, ApiError] = {}
     for group_id in _group_ids(options, client):
@@ -310,30 +304,21 @@ def _delete(options: Options, client: WireClient) -> bool:
     elif not failed:
         names = ", ".join(done)
         click.echo(f"Deletion of requested consumer groups ('{names}') was successful.")
-    elif options.is_kafka:
+    else:
         for line in failed_deletion_lines(done, failed):
             click.echo(line)
-    else:
-        for group_id in done:
-            click.echo(f"deleted {group_id}")
-        for group_id, refused in failed.items():
-            click.echo(f"group '{group_id}' is not deleted: {refusal_text(refused)}", err=True)
-    return not failed
 
 
-def _reset(options: Options, client: WireClient) -> bool:
+def _reset(options: Options, client: WireClient) -> None:
     offsets: dict[str, dict[TopicPartition, int]] = {}
-    active: list[str] = []
     for group_id in _group_ids(options, client):
         state = _state_of(client, group_id)
         if state not in ("Empty", "Dead"):
             click.echo(
                 f"\nError: Assignments can only be reset if the group '{group_id}' is inactive, "
-                f"but the current state is {state}.",
-                err=not options.is_kafka,
+                f"but the current state is {state}."
             )
             offsets[group_id] = {}
-            active.append(group_id)
             continue
         partitions = _scope(options, client, group_id)
         offsets[group_id] = new_positions(client, options, group_id, partitions)
@@ -346,7 +331,6 @@ def _reset(options: Options, client: WireClient) -> bool:
     else:
         for line in reset_lines(offsets):
             click.echo(line)
-    return not active
 
 
 def _state_of(client: WireClient, group_id: str) -> str:

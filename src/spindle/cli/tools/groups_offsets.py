@@ -60,12 +60,8 @@ def parse_partitions(text: str) -> list[TopicPartition]:
 
 def delete_offsets_of_group(
     client: WireClient, group_id: str, texts: Sequence[str], *, as_json: bool = False
-) -> bool:
-    """Delete committed offsets of a group; print the outcome of each partition.
-
-    Returns:
-        True if all were deleted.
-    """
+) -> None:
+    """Delete committed offsets of a group; print the outcome of each partition."""
     outcome: dict[TopicPartition, ApiError | None] = {}
     wanted: list[TopicPartition] = []
     for text in texts:
@@ -86,7 +82,6 @@ def delete_offsets_of_group(
     else:
         for line in outcome_lines(group_id, refused, outcome):
             click.echo(line)
-    return refused is None and not any(outcome.values())
 
 
 def _outcome_json(

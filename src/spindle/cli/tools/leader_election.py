@@ -7,7 +7,7 @@ import click
 
 from spindle.cli.tools.bootstrap import connect, properties_of
 from spindle.cli.tools.command import ToolCommand
-from spindle.cli.tools.failures import ToolFailed
+from spindle.cli.tools.failures import ToolFailed, WrongOptions
 from spindle.cli.tools.json_file import (
     COMMAND,
     OPERATION,
@@ -23,9 +23,10 @@ from spindle.cli.tools.options import (
     Declaration,
     Option,
     Options,
+    missing_text,
 )
 from spindle.client.admin.partitions import ElectionType, elect_leaders
-from spindle.client.admin.refusals import exception_text, refusal_text
+from spindle.client.admin.refusals import exception_text
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 
@@ -68,7 +69,7 @@ def _run(options: Options) -> None:
     if options.has("json"):
         click.echo(json.dumps([_entry(p, error) for p, error in outcome.items()]))
     else:
-        for line in outcome_lines(kind, outcome, is_kafka=options.is_kafka):
+        for line in outcome_lines(kind, outcome):
             click.echo(line)
     failed = sum(1 for error in outcome.values() if _is_failure(error))
     if failed:
@@ -76,11 +77,10 @@ def _run(options: Options) -> None:
 
 
 def _check(options: Options) -> None:
-    if not options.is_kafka:
-        options.require("bootstrap-server", "election-type")
     missing = [name for name in ("bootstrap-server", "election-type") if not options.has(name)]
     if missing:
-        raise ToolFailed(f"Missing required option(s): {', '.join(missing)}", COMMAND)
+        text = f"Missing required option(s): {', '.join(missing)}"
+        raise WrongOptions(text, COMMAND, missing_text(missing[0]))
     if sum(map(options.has, _SCOPES)) != 1:
         raise ToolFailed(
             f"One and only one of the following options is required: {', '.join(_SCOPES)}", COMMAND
@@ -118,11 +118,8 @@ def parse_partitions(text: str) -> list[TopicPartition]:
     return partitions
 
 
-def outcome_lines(
-    kind: ElectionType, outcome: dict[TopicPartition, ApiError | None], *, is_kafka: bool
-) -> list[str]:
+def outcome_lines(kind: ElectionType, outcome: dict[TopicPartition, ApiError | None]) -> list[str]:
     """Return the lines about the outcome of the election."""
-    text_of = exception_text if is_kafka else refusal_text
     done = [str(p) for p, error in outcome.items() if error is None]
     idle = [str(p) for p, error in outcome.items() if error and not _is_failure(error)]
     lines = []
@@ -132,7 +129,8 @@ def outcome_lines(
     if idle:
         lines.append(f"Valid replica already elected for partitions {', '.join(idle)}")
     lines += [
-        f"Error completing leader election ({kind.name}) for partition: {p}: {text_of(error)}"
+        f"Error completing leader election ({kind.name}) for partition: {p}: "
+        f"{exception_text(error)}"
         for p, error in outcome.items()
         if error is not None and _is_failure(error)
     ]

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import click
 
-from spindle.cli.table import table_lines
 from spindle.cli.tools.bootstrap import connect_as
 from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.failures import ToolFailed
@@ -23,7 +22,6 @@ from spindle.client.admin.refusals import exception_class
 from spindle.client.log_dirs import LogDirView
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.common.sizes import size_text
 
 _FORMAT_VERSION: Final = 1
 
@@ -33,7 +31,7 @@ DECLARATION: Final = Declaration(
         BOOTSTRAP_SERVER,
         COMMAND_CONFIG,
         JSON,
-        Option("describe", "Show the directories, which the command does anyway."),
+        Option("describe", "Show the directories."),
         Option("topic-list", "Only these topics.", "t1,t2,..."),
         Option("broker-list", "Only these brokers.", "1,2,..."),
     ],
@@ -42,9 +40,7 @@ DECLARATION: Final = Declaration(
 
 
 def _run(options: Options) -> None:
-    options.require("bootstrap-server")
-    if options.is_kafka:
-        options.require("describe")
+    options.require("bootstrap-server", "describe")
     topics = [name for name in options.text("topic-list").split(",") if name]
     wanted = _broker_ids(options.text("broker-list"))
     with connect_as(options, client_id="log-dirs-tool") as client:
@@ -57,53 +53,16 @@ def _run(options: Options) -> None:
                 plainly=f"--broker-list: no broker {_listed(unknown)}; there are {_listed(known)}",
             )
         asked = wanted or known
-        if options.is_kafka:
+        if not options.has("json"):
             click.echo("Querying brokers for log directories information")
         log_dirses = client.describe_log_dirs()
-        if options.is_kafka:
+        if not options.has("json"):
             click.echo(f"Received log directory information from brokers {_listed(asked)}")
     views = {broker: log_dirses[broker] for broker in asked if broker in log_dirses}
-    if options.is_kafka:
-        click.echo(json.dumps(document(views, topics), separators=(",", ":"), ensure_ascii=False))
-    elif options.has("json"):
+    if options.has("json"):
         click.echo(json.dumps(full_document(views, topics)))
     else:
-        click.echo("\n".join(directory_lines(views, topics)))
-
-
-def directory_lines(
-    views: Mapping[int, Sequence[LogDirView]], topics: Collection[str]
-) -> list[str]:
-    """Return a table of the directories.
-
-    Args:
-        topics: count only replicas of these; empty for all.
-    """
-    head = ("BROKER", "DIRECTORY", "STATE", "REPLICAS", "SIZE", "CAPACITY", "FREE")
-    rows = []
-    for broker, log_dirs in views.items():
-        for view in sorted(log_dirs, key=lambda view: view.path):
-            shown = [p for p in view.replicas if not topics or p.topic in topics]
-            size_bytes = sum(view.replicas[p].size_bytes for p in shown)
-            is_online = view.error is ErrorCode.NONE
-            rows.append(
-                (
-                    str(broker),
-                    view.path,
-                    _state(view),
-                    str(len(shown)) if is_online else "-",
-                    size_text(size_bytes) if is_online else "-",
-                    size_text(view.total_bytes),
-                    size_text(view.usable_bytes),
-                )
-            )
-    return table_lines(head, rows)
-
-
-def _state(view: LogDirView) -> str:
-    if view.error is not ErrorCode.NONE:
-        return "offline"
-    return "cordoned" if view.is_cordoned else "online"
+        click.echo(json.dumps(document(views, topics), separators=(",", ":"), ensure_ascii=False))
 
 
 def full_document(

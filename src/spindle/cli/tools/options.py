@@ -134,10 +134,11 @@ class Options:
     """
 
     def __init__(self, context: click.Context) -> None:
-        self.dialect = dialect_of(context)
         self.given: tuple[ParsedOption, ...] = context.meta.get(_GIVEN, ())
         self.words: tuple[str, ...] = context.meta.get(_WORDS, ())
-        self.loose_words: tuple[str, ...] = context.params.get(LOOSE_WORDS, ())
+        # Kafka's scripts ignore words that belong to no option.
+        is_script = dialect_of(context) is Dialect.KAFKA
+        self.loose_words: tuple[str, ...] = () if is_script else context.params.get(LOOSE_WORDS, ())
         self._declared: dict[str, Option] = {}
         self._values: dict[str, Sequence[str] | bool] = {}
         for ancestor in _lineage(context):
@@ -152,11 +153,6 @@ class Options:
         if option.title not in self._declared or (value and is_given):
             self._values[option.title] = value or ()
         self._declared[option.title] = option
-
-    @property
-    def is_kafka(self) -> bool:
-        """Whether the output has to be that of Kafka's tool."""
-        return self.dialect is Dialect.KAFKA
 
     def has(self, name: str) -> bool:
         """Return whether the option was given."""
@@ -217,7 +213,7 @@ class Options:
         """
         for name in names:
             if not self.has(name):
-                raise UsageError(f'Missing required argument "[{name}]"', _missing(name))
+                raise UsageError(f'Missing required argument "[{name}]"', missing_text(name))
 
     def require_servers(self) -> None:
         """Insist on exactly one of `--bootstrap-server` and `--bootstrap-controller`.
@@ -233,7 +229,7 @@ class Options:
         if not by_server and not by_controller:
             raise UsageError(
                 "Please specify either --bootstrap-server or --bootstrap-controller",
-                _missing("bootstrap-server"),
+                missing_text("bootstrap-server"),
             )
 
     def forbid(self, used: str, *others: str) -> None:
@@ -284,7 +280,8 @@ def _lineage(context: click.Context) -> Iterable[click.Context]:
     return reversed(chain)
 
 
-def _missing(name: str) -> str:
+def missing_text(name: str) -> str:
+    """Return the sentence about an option that a command needs."""
     if name == "bootstrap-server":
         return WHERE_IS_THE_CLUSTER
     return f"--{name} is missing"

@@ -10,7 +10,7 @@ import click
 from spindle.cli.table import tabbed_lines
 from spindle.cli.tools.bootstrap import connect, connect_either, properties_of
 from spindle.cli.tools.command import ToolCommand, ToolGroup
-from spindle.cli.tools.failures import ToolFailed, UsageError
+from spindle.cli.tools.failures import ToolFailed, UsageError, WrongOptions
 from spindle.cli.tools.options import (
     BOOTSTRAP_CONTROLLER,
     BOOTSTRAP_SERVER,
@@ -86,11 +86,10 @@ def _describe(options: Options) -> None:
             plainly="--status cannot be used with --replication",
         )
     if not status and not replication:
-        if options.is_kafka:
-            raise ToolFailed(
-                "One of --status or --replication must be specified with describe sub-command"
-            )
-        status = True
+        raise WrongOptions(
+            "One of --status or --replication must be specified with describe sub-command",
+            plainly="give --status or --replication",
+        )
     if status and options.has("human-readable"):
         raise ToolFailed("The option --human-readable is only supported along with --replication")
     with connect_either(options) as client:

@@ -20,21 +20,12 @@ from spindle.cli.tools.options import (
     Options,
 )
 from spindle.cli.tools.reassignment_moves import (
-    ReplicaPlaces,
     active_moves,
     await_deletions,
-    current_replicas,
     move_lines,
-    places_of,
     start_moves,
 )
-from spindle.cli.tools.reassignment_plan import (
-    Plan,
-    check_plan,
-    parse_plan,
-    parse_topics,
-    plan_json,
-)
+from spindle.cli.tools.reassignment_plan import check_plan, parse_plan, parse_topics
 from spindle.cli.tools.reassignment_throttles import clear_throttles, set_throttles
 from spindle.client.admin.partitions import (
     Reassignment,
@@ -45,6 +36,13 @@ from spindle.client.admin.refusals import refusal_text
 from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
+from spindle.operations.reassignment import (
+    Plan,
+    ReplicaPlaces,
+    current_replicas,
+    places_of,
+    plan_json,
+)
 
 _ACTIONS: Final = ("generate", "execute", "verify", "cancel", "list")
 _REQUIRED: Final = {

@@ -1,70 +1,22 @@
 """Moves of replicas between the directories of their broker (KIP-113)."""
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final
 
 import click
 
-from spindle.cli.plan.deletions import deleted_bytes_of
 from spindle.cli.tools.failures import ToolFailed
 from spindle.cli.tools.json_file import COMMAND
-from spindle.cli.tools.reassignment_plan import Plan, Replica
 from spindle.client.admin.partitions import move_replicas
 from spindle.client.admin.refusals import exception_text
-from spindle.client.admin.topics import describe_topics
 from spindle.client.blocking.client import WireClient
-from spindle.common.errors import ApiError, ErrorCode
-from spindle.common.ids import TopicPartition
+from spindle.common.errors import ErrorCode
+from spindle.operations.deletions import deleted_bytes_of
+from spindle.operations.reassignment import Plan, Replica, ReplicaPlaces
 
 _PAUSE_S: Final = 0.1
 _MS: Final = 1000
-
-
-class ReplicaPlaces(NamedTuple):
-    """The directory of every replica, and the target directory of those that move."""
-
-    directories: Mapping[Replica, str]
-    futures: Mapping[Replica, str]
-
-
-def places_of(client: WireClient) -> ReplicaPlaces:
-    """Return the directories of all replicas.
-
-    Raises:
-        ApiError: a broker refused.
-        ClientError: a broker could not be asked.
-    """
-    directories: dict[Replica, str] = {}
-    futures: dict[Replica, str] = {}
-    for broker, views in client.describe_log_dirs().items():
-        for view in views:
-            for partition, replica in view.replicas.items():
-                into = futures if replica.is_future else directories
-                into[Replica(broker, partition)] = view.path
-    return ReplicaPlaces(directories, futures)
-
-
-def current_replicas(
-    client: WireClient, topics: Sequence[str], *, missing_ok: bool = False
-) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the brokers of all partitions of topics.
-
-    Raises:
-        ApiError: a topic does not exist, unless `missing_ok`.
-        ClientError: no broker could be asked.
-    """
-    described, refused = describe_topics(client, topics)
-    for name, error in refused.items():
-        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise error
-        if not missing_ok:
-            raise ApiError(error.code, f"Topic {name} not found.")
-    return {
-        TopicPartition(topic.name, partition.partition): partition.replicas
-        for topic in described
-        for partition in topic.partitions
-    }
 
 
 def active_moves(targets: Mapping[Replica, str], places: ReplicaPlaces) -> dict[Replica, str]:

@@ -1,40 +1,12 @@
 """Plans of `kafka-reassign-partitions`: which brokers, and which of their directories."""
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from spindle.cli.tools.failures import ToolFailed
 from spindle.cli.tools.json_file import COMMAND, entries, parse_document, partition_of
 from spindle.common.ids import TopicPartition
-
-ANY_DIRECTORY: Final = "any"
-
-
-class Replica(NamedTuple):
-    """A partition on a broker."""
-
-    broker: int
-    partition: TopicPartition
-
-    def __str__(self) -> str:
-        return f"{self.partition}-{self.broker}"
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The brokers of each partition, and the directories of the replicas for which the plan names
-    one.
-
-    Attributes:
-        wait_ms: how long after earlier moves deleted replicas still use the space that this plan
-            needs. Only files of `spindle plan` have it; Kafka's tool ignores it.
-    """
-
-    replicas: Mapping[TopicPartition, tuple[int, ...]]
-    directories: Mapping[Replica, str] = field(default_factory=dict)
-    wait_ms: int = 0
+from spindle.operations.reassignment import ANY_DIRECTORY, Plan, Replica
 
 
 def parse_plan(text: str) -> Plan:
@@ -86,39 +58,6 @@ def check_plan(plan: Plan) -> None:
                 f"{partition} contains multiple entries for {','.join(map(str, twice))}",
                 COMMAND,
             )
-
-
-def plan_json(
-    replicas: Mapping[TopicPartition, Sequence[int]],
-    directories: Mapping[Replica, str],
-    wait_ms: int = 0,
-) -> str:
-    """Return a plan as the text of a file.
-
-    Args:
-        wait_ms: how long to wait after earlier moves.
-    """
-    wait = {
-        "waitMs": wait_ms,
-        "note": f"Start {wait_ms / 1000:g} s after the end of earlier moves: until then, deleted "
-        "replicas still use the space that these moves need.",
-    }
-    document = {
-        "version": 1,
-        **(wait if wait_ms else {}),
-        "partitions": [
-            {
-                "topic": partition.topic,
-                "partition": partition.partition,
-                "replicas": list(brokers),
-                "log_dirs": [
-                    directories.get(Replica(broker, partition), ANY_DIRECTORY) for broker in brokers
-                ],
-            }
-            for partition, brokers in sorted(replicas.items())
-        ],
-    }
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
 
 def parse_topics(text: str) -> list[str]:

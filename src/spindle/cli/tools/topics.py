@@ -9,11 +9,12 @@ import click
 
 from spindle.cli.tools.bootstrap import connect_as
 from spindle.cli.tools.command import ToolCommand
-from spindle.cli.tools.failures import ToolFailed, UsageError, executing
+from spindle.cli.tools.failures import ToolFailed, UsageError, WrongOptions, executing
 from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
     JSON,
+    WHERE_IS_THE_CLUSTER,
     Declaration,
     Option,
     Options,
@@ -106,9 +107,8 @@ def _run(options: Options) -> None:
 
 
 def _check(options: Options) -> None:
-    if not options.has("bootstrap-server") and options.is_kafka:
-        raise ToolFailed("--bootstrap-server must be specified")
-    options.require("bootstrap-server")
+    if not options.has("bootstrap-server"):
+        raise WrongOptions("--bootstrap-server must be specified", plainly=WHERE_IS_THE_CLUSTER)
     if options.has("describe") and options.has("if-exists"):
         if not options.has("topic") and not options.has("topic-id"):
             raise UsageError("--topic or --topic-id is required to describe a topic")
@@ -218,10 +218,8 @@ def _list(options: Options, client: WireClient) -> None:
     names = _matching(options, client)
     if options.has("json"):
         click.echo(json.dumps(names))
-    elif names or options.is_kafka:
-        click.echo("\n".join(names))
     else:
-        click.echo("There are no topics.", err=True)
+        click.echo("\n".join(names))
 
 
 def _describe(options: Options, client: WireClient) -> None:

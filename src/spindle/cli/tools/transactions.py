@@ -18,6 +18,7 @@ from spindle.cli.tools.options import (
     Declaration,
     Option,
     Options,
+    missing_text,
 )
 from spindle.cli.tools.transactions_text import (
     hanging_json,
@@ -40,7 +41,6 @@ from spindle.client.admin.transactions import (
     terminate_transaction,
 )
 from spindle.client.blocking.client import WireClient
-from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 
 _MS: Final = 1000
@@ -111,18 +111,11 @@ def _list(options: Options) -> None:
     min_duration_ms = _integer(options, "duration-filter", "Long")
     pattern = options.one("transactional-id-pattern")
     with _connected(options) as client, _doing("Failed to list transactions"):
-        try:
-            listed = list_transactions(
-                client,
-                min_duration_ms=NO_DURATION_FILTER if min_duration_ms is None else min_duration_ms,
-                id_pattern=pattern,
-            )
-        except ApiError as error:
-            if error.code != ErrorCode.INVALID_REGULAR_EXPRESSION or options.is_kafka:
-                raise
-            raise ToolFailed(
-                f"--transactional-id-pattern {pattern}: this is not a regular expression (RE2)"
-            ) from error
+        listed = list_transactions(
+            client,
+            min_duration_ms=NO_DURATION_FILTER if min_duration_ms is None else min_duration_ms,
+            id_pattern=pattern,
+        )
     _show(options, listing_table(listed), [listing_json(entry) for entry in listed])
 
 
@@ -142,7 +135,6 @@ def _describe_producers(options: Options) -> None:
     asked = "leader" if broker_id is None else f"broker {broker_id}"
     doing = f"Failed to describe producers for partition {partition} on {asked}"
     with _connected(options) as client, _doing(doing):
-        _insist_on(client, options, partition)
         producers = describe_producers(client, [partition], broker_id)[partition]
     _show(options, producer_table(producers), [producer_json(producer) for producer in producers])
 
@@ -155,7 +147,6 @@ def _abort(options: Options) -> None:
     epoch = _integer(options, "producer-epoch", "Short")
     coordinator_epoch = _integer(options, "coordinator-epoch", "Integer")
     with _connected(options) as client:
-        _insist_on(client, options, partition)
         if start_offset is not None:
             marker = _marker_at(client, partition, start_offset)
         else:
@@ -212,11 +203,6 @@ def _find_hanging(options: Options) -> None:
     now_ms = int(time.time() * _MS)
     with _connected(options) as client:
         topic = options.one("topic")
-        if topic is not None:
-            _insist_on(client, options, TopicPartition(topic, number or 0))
-        if broker_id is not None and not options.is_kafka:
-            # Kafka's tool searches none of the partitions, and seems to have found nothing.
-            client.metadata([]).broker(str(broker_id))
         partitions = _partitions_to_search(client, topic, number, broker_id)
         asked = "Optional.empty" if broker_id is None else f"Optional[{broker_id}]"
         doing = f"Failed to describe producers for {len(partitions)} partitions"
@@ -249,24 +235,6 @@ def _partitions_to_search(
     ]
 
 
-def _insist_on(client: WireClient, options: Options, partition: TopicPartition) -> None:
-    """Fail at once if a partition does not exist. Kafka's tool looks for it for a minute.
-
-    Raises:
-        ToolFailed: there is no such partition.
-    """
-    if options.is_kafka:
-        return
-    topic = client.metadata([partition.topic]).topics.get(partition.topic)
-    if topic is None:
-        raise ToolFailed(f"no topic is called {partition.topic!r}")
-    if partition.partition not in topic.partitions:
-        raise ToolFailed(
-            f"topic {partition.topic!r} has no partition {partition.partition}; "
-            f"it has {len(topic.partitions)}"
-        )
-
-
 def _terminate(options: Options) -> None:
     _require(options, "transactionalId")
     name = options.text("transactionalId")
@@ -290,9 +258,7 @@ def _require(options: Options, *names: str) -> None:
     """
     for name in ("bootstrap-server", *names):
         if not options.has(name):
-            if name == "bootstrap-server" and not options.is_kafka:
-                options.require(name)
-            raise UsageError(f"argument --{name} is required", f"--{name} is missing")
+            raise UsageError(f"argument --{name} is required", missing_text(name))
 
 
 def _integer(options: Options, name: str, java_type: str) -> int | None:

@@ -111,9 +111,9 @@ def up(
     exit code is 0 after an orderly stop. It is 1 if a node did not start or had to be killed, or
     if all nodes ended by themselves.
     """
-    wishes = ClusterSpec(**numbers, overrides=parse_overrides(overrides))
-    if wishes.racks > wishes.nodes:
-        raise click.UsageError(f"--racks {wishes.racks} is more than --nodes {wishes.nodes}")
+    spec = ClusterSpec(**numbers, overrides=parse_overrides(overrides))
+    if spec.racks > spec.nodes:
+        raise click.UsageError(f"--racks {spec.racks} is more than --nodes {spec.nodes}")
     given = {
         name
         for name in ("port", "overrides", *numbers)
@@ -121,11 +121,11 @@ def up(
     }
     cluster = ForegroundCluster(data=data, is_kept=keep or data is not None, as_json=as_json)
     return cluster.run(
-        wishes, given, lambda: cluster_ports(wishes, port, is_wish="port" in given), port
+        spec, given, lambda: cluster_ports(spec, port, is_wish="port" in given), port
     )
 
 
-def cluster_ports(wishes: ClusterSpec, first: int, *, is_wish: bool) -> list[int]:
+def cluster_ports(spec: ClusterSpec, first: int, *, is_wish: bool) -> list[int]:
     """Return the ports of a new cluster: those from `first` on, and others for those in use.
 
     Args:
@@ -136,7 +136,7 @@ def cluster_ports(wishes: ClusterSpec, first: int, *, is_wish: bool) -> list[int
         CommandFailed: a chosen port is in use.
         click.UsageError: there are not so many ports.
     """
-    count = wishes.port_count
+    count = spec.port_count
     if first == 0:
         return free_ports(count)
     if first + count - 1 > MAX_PORT:

@@ -48,7 +48,7 @@ class ForegroundCluster:
     as_json: bool
 
     def run(
-        self, wishes: ClusterSpec, given: Collection[str], ports: Callable[[], list[int]], port: int
+        self, spec: ClusterSpec, given: Collection[str], ports: Callable[[], list[int]], port: int
     ) -> int:
         """Create or find the cluster, run it, and remove it at the end; return the exit code.
 
@@ -64,10 +64,10 @@ class ForegroundCluster:
         try:
             nodes = find_cluster(folder)
             if nodes:
-                _check_wishes(nodes, wishes, given, port, folder)
+                _check_spec(nodes, spec, given, port, folder)
                 check_can_start(nodes)
             else:
-                nodes = make_cluster(wishes, folder, ports())
+                nodes = make_cluster(spec, folder, ports())
             for warning in dict.fromkeys(w for node in nodes for w in node.config.warnings):
                 click.echo(f"WARN {warning}", err=True)
             code = self._supervise(nodes, folder)
@@ -161,9 +161,9 @@ class ForegroundCluster:
                 click.echo(sentence, err=True)
 
 
-def _check_wishes(
+def _check_spec(
     nodes: Sequence[NodeFolder],
-    wishes: ClusterSpec,
+    spec: ClusterSpec,
     given: Collection[str],
     port: int,
     folder: Path,
@@ -175,10 +175,10 @@ def _check_wishes(
     """
     brokers = [node for node in nodes if node.config.is_broker]
     wanted_and_real = {
-        "nodes": (wishes.nodes, len(brokers)),
-        "controllers": (wishes.controllers, sum(not n.config.is_broker for n in nodes)),
-        "dirs": (wishes.dirs, len(nodes[0].config.log_dirs)),
-        "racks": (wishes.racks, len({n.config.rack for n in brokers if n.config.rack})),
+        "nodes": (spec.nodes, len(brokers)),
+        "controllers": (spec.controllers, sum(not n.config.is_broker for n in nodes)),
+        "dirs": (spec.dirs, len(nodes[0].config.log_dirs)),
+        "racks": (spec.racks, len({n.config.rack for n in brokers if n.config.rack})),
         "port": (port, brokers[0].config.broker_listeners[0].port if brokers else 0),
     }
     for name, (wish, real) in wanted_and_real.items():

@@ -14,7 +14,7 @@ from spindle.client.blocking.client import WireClient
 from spindle.client.cluster_metadata import BrokerAddress
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.common.ids import TopicPartition
-from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
+from spindle.protocol import versions
 from spindle.protocol.codec import decode
 from spindle.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -29,9 +29,8 @@ from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetD
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 _CONSUMER_MEMBER: Final = 1
-_LAST_VERSION_BY_NAME: Final = TOPIC_IDS_FROM[ApiKey.OFFSET_COMMIT] - 1
+_LAST_VERSION_BY_NAME: Final = versions.OFFSET_COMMIT_TOPIC_IDS - 1
 CONSUMER_PROTOCOLS: Final = ("", "consumer")
-_FIRST_VERSION_WITH_EPOCH_AND_GROUPS: Final = 8
 _NOT_OF_THIS_KIND: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
@@ -260,7 +259,7 @@ def committed_offsets(client: WireClient, group_id: str) -> dict[TopicPartition,
             request,
             OffsetFetchResponse,
             broker=coordinator,
-            first_version=_FIRST_VERSION_WITH_EPOCH_AND_GROUPS,
+            first_version=versions.OFFSET_FETCH_BATCHED,
             last_version=_LAST_VERSION_BY_NAME,
         ).groups[0]
         raise_refusal(group.error_code)

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
 
 from spindle.client.admin.refusals import optional_error, raise_refusal
 from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
+from spindle.protocol import versions
 from spindle.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -22,9 +22,6 @@ from spindle.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-
-_FIRST_FACTOR_VERSION: Final = 1
-"""The first AlterPartitionReassignments with allow_replication_factor_change (KIP-860)."""
 
 
 class ElectionType(IntEnum):
@@ -104,7 +101,8 @@ def alter_reassignments(
         allow_replication_factor_change=may_change_replication_factor,
         topics=list(topics.values()),
     )
-    first_version = 0 if may_change_replication_factor else _FIRST_FACTOR_VERSION
+    must_keep = not may_change_replication_factor
+    first_version = versions.ALTER_PARTITION_REASSIGNMENTS_FACTOR if must_keep else 0
     answer = client.retrying(
         lambda: client.ask(
             request, AlterPartitionReassignmentsResponse, first_version=first_version

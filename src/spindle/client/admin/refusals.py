@@ -137,6 +137,17 @@ def refusal_text(error: ApiError) -> str:
     return error.message or _TEXTS.get(error.code) or error.code.name
 
 
+def failure_text(error: BaseException) -> str:
+    """Return the reason why a request or a file failed, in one line and without a code."""
+    match error:
+        case ApiError():
+            return refusal_text(error)
+        case OSError(filename=name, strerror=reason) if name is not None:
+            return f"{name}: {reason}"
+        case _:
+            return str(error)
+
+
 def exception_class(code: ErrorCode) -> str:
     """Return the exception class of Kafka's Java client for a code."""
     name = _CLASS_NAMES.get(code)

@@ -8,6 +8,7 @@ from spindle.client.blocking.client import WireClient
 from spindle.client.cluster_metadata import TopicView
 from spindle.common.errors import ApiError
 from spindle.common.uuids import Uuid
+from spindle.protocol import versions
 from spindle.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -20,7 +21,6 @@ from spindle.protocol.messages.describe_topic_partitions import (
 )
 
 _DESCRIBE_TOPIC_PARTITIONS = DescribeTopicPartitionsRequest.API_KEY
-_FIRST_VERSION_WITH_DEFAULTS = 4  # KIP-464: -1 leaves the choice to the broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def create_topic(client: WireClient, topic: NewTopic, *, validate_only: bool = F
     )
     answer = client.retrying(
         lambda: client.ask(
-            request, CreateTopicsResponse, first_version=_FIRST_VERSION_WITH_DEFAULTS
+            request, CreateTopicsResponse, first_version=versions.CREATE_TOPICS_DEFAULTS
         )
     )
     for result in answer.topics:

@@ -10,6 +10,7 @@ from spindle.client.blocking.client import WireClient
 from spindle.client.cluster_metadata import BrokerAddress, ClusterView
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.protocol import versions
 from spindle.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -31,8 +32,6 @@ from spindle.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-_FIRST_VERSION_WITH_DURATION: Final = 1
-_FIRST_VERSION_WITH_PATTERN: Final = 2
 NO_DURATION_FILTER: Final = -1
 
 
@@ -121,9 +120,9 @@ def list_transactions(
     )
     first_version = 0
     if min_duration_ms >= 0:
-        first_version = _FIRST_VERSION_WITH_DURATION
+        first_version = versions.LIST_TRANSACTIONS_DURATION
     if id_pattern:
-        first_version = _FIRST_VERSION_WITH_PATTERN
+        first_version = versions.LIST_TRANSACTIONS_PATTERN
 
     def attempt() -> list[TransactionListing]:
         listed = []

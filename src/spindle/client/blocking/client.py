@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Self, TypeVar
 
 from spindle.client.blocking.security import ClientSecurity
-from spindle.client.blocking.settings import ClientSettings, HostPort
+from spindle.client.blocking.settings import ClientSettings, HostPort, client_settings
 from spindle.client.blocking.transport import BlockingConnection
 from spindle.client.cluster_metadata import (
     BrokerAddress,
@@ -30,7 +30,6 @@ from spindle.client.errors import (
 )
 from spindle.client.log_dirs import LogDirView, describe_log_dirs_request, log_dir_views
 from spindle.client.offsets import (
-    FIRST_VERSION_WITH_MAX_TIMESTAMP,
     MAX_TIMESTAMP,
     FoundOffset,
     found_offsets,
@@ -42,6 +41,7 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.config.resources import ConfigResourceType
+from spindle.protocol import versions
 from spindle.protocol.message import Message
 from spindle.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
@@ -349,7 +349,7 @@ class WireClient:
             response = self.connection(leader).request(
                 request,
                 ListOffsetsResponse,
-                first_version=FIRST_VERSION_WITH_MAX_TIMESTAMP if needs_max else 0,
+                first_version=versions.LIST_OFFSETS_MAX_TIMESTAMP if needs_max else 0,
             )
             offsets |= found_offsets(response)
         return offsets
@@ -401,3 +401,22 @@ class WireClient:
             except (ConnectionLost, RequestTimedOut) as error:
                 failures.append(str(error))
         raise ConnectionLost(f"no broker could be reached: {'; '.join(failures)}")
+
+
+def connect(bootstrap_servers: str, properties: Mapping[str, str] | None = None) -> WireClient:
+    """Return a client of a cluster, which connects with its first request.
+
+    Args:
+        bootstrap_servers: addresses of brokers, such as `broker1:9092,broker2:9092`.
+        properties: further properties of Kafka's clients, such as `security.protocol`.
+
+    Raises:
+        ConfigError: an address or a property has no usable value.
+
+    Examples:
+        >>> with connect("127.0.0.1:9092") as client:
+        ...     print(sorted(client.metadata().topics))
+    """
+    return WireClient(
+        client_settings({**(properties or {}), "bootstrap.servers": bootstrap_servers})
+    )

@@ -9,7 +9,7 @@ from spindle.client.errors import UnsupportedByPeer, raise_for
 from spindle.client.producing import ACKS_ALL, Appended, produce_request
 from spindle.client.transactions import ProducerIdentity
 from spindle.common.ids import TopicPartition
-from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
+from spindle.protocol import versions
 from spindle.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -19,7 +19,7 @@ from spindle.protocol.records.builder import SimpleRecord, build_batch
 
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 _TRANSACTION_TIMEOUT_MS: Final = 0x7FFFFFFF
-_LAST_VERSION_BY_NAME: Final = TOPIC_IDS_FROM[ApiKey.PRODUCE] - 1
+_LAST_VERSION_BY_NAME: Final = versions.PRODUCE_TOPIC_IDS - 1
 
 
 def idempotent_producer(client: WireClient) -> ProducerIdentity:

@@ -14,12 +14,12 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.common.uuids import ZERO_UUID, Uuid
-from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
+from spindle.protocol import versions
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.records.record import RecordHeaders, decode_records
 
 _WITHOUT_SESSION: Final = -1
-_LAST_VERSION_BY_NAME: Final = TOPIC_IDS_FROM[ApiKey.FETCH] - 1
+_LAST_VERSION_BY_NAME: Final = versions.FETCH_TOPIC_IDS - 1
 _PARTITION_MAX_BYTES: Final = 1024 * 1024
 _MAX_BYTES: Final = 50 * 1024 * 1024
 _MAX_WAIT_MS: Final = 500

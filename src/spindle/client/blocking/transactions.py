@@ -27,6 +27,7 @@ from spindle.client.transactions import (
 )
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.protocol import versions
 from spindle.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -40,8 +41,7 @@ from spindle.protocol.messages.init_producer_id import (
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from spindle.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 
-_FIRST_STABLE_VERSION: Final = 8
-_LAST_VERSION_BY_NAME: Final = 9
+_LAST_VERSION_BY_NAME: Final = versions.OFFSET_FETCH_TOPIC_IDS - 1
 _Topic = OffsetFetchRequest.OffsetFetchRequestGroup.OffsetFetchRequestTopics
 
 
@@ -214,7 +214,7 @@ def stable_offsets(
             OffsetFetchRequest(groups=[group], require_stable=True),
             OffsetFetchResponse,
             broker=coordinator,
-            first_version=_FIRST_STABLE_VERSION,
+            first_version=versions.OFFSET_FETCH_BATCHED,
             last_version=_LAST_VERSION_BY_NAME,
         )
         return _offsets_of(group_id, answer, required)

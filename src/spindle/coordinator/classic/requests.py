@@ -31,14 +31,12 @@ from spindle.coordinator.coordinator_result import (
     TimerKey,
 )
 from spindle.coordinator.group_table import GroupTable
+from spindle.protocol import versions
 from spindle.protocol.codec import MAX_STRING_BYTES
 from spindle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from spindle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from spindle.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-
-KNOWN_MEMBER_ID_FROM_VERSION: Final = 4
-"""Since this version a new dynamic member must join with a member id given out before (KIP-394)."""
 
 _SUFFIX_BYTES: Final = 37
 """Length of the end of a new member id, after its prefix: a hyphen and a UUID."""
@@ -129,7 +127,7 @@ class ClassicGroupRequests:
                 self._add_member(request, rebalance, member_id)
             return None
         member_id = f"{client.client_id}-{self._new_id()}"
-        if client.api_version < KNOWN_MEMBER_ID_FROM_VERSION:
+        if client.api_version < versions.JOIN_GROUP_KNOWN_MEMBER_ID:
             self._add_member(request, rebalance, member_id)
             return None
         group.pending_joins[member_id] = None

@@ -5,8 +5,6 @@ member id is stored with the old assignment, and the join is answered when the r
 Parked requests of the old instance are answered with FENCED_INSTANCE_ID.
 """
 
-from typing import Final
-
 from spindle.common.errors import ErrorCode
 from spindle.coordinator.classic.classic_group import ClassicGroup, GroupState
 from spindle.coordinator.classic.group_record import group_record
@@ -25,10 +23,8 @@ from spindle.coordinator.coordinator_result import (
     StaticMemberStored,
     TimerKey,
 )
+from spindle.protocol import versions
 from spindle.protocol.messages.join_group import JoinGroupRequest
-
-SKIP_ASSIGNMENT_FROM_VERSION: Final = 9
-"""Since this version JoinGroup can have a returning static leader keep the assignment."""
 
 
 def rejoin_static_member(
@@ -74,7 +70,7 @@ def rejoin_static_member(
                 old.protocols,
                 old.rebalance_timeout_ms,
                 old.session_timeout_ms,
-                request.client.api_version >= SKIP_ASSIGNMENT_FROM_VERSION,
+                request.client.api_version >= versions.JOIN_GROUP_SKIP_ASSIGNMENT,
             )
         )
 

@@ -12,7 +12,6 @@ from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.coordinator.classic.classic_group import CONSUMER_PROTOCOL_TYPE
 from spindle.coordinator.classic.member import protocols_of
 from spindle.coordinator.classic.rebalance import join_error
-from spindle.coordinator.classic.requests import KNOWN_MEMBER_ID_FROM_VERSION
 from spindle.coordinator.config import MigrationPolicy
 from spindle.coordinator.consumer.consumer_group import ConsumerGroup
 from spindle.coordinator.consumer.embedded_protocol import read_subscription, write_assignment
@@ -35,6 +34,7 @@ from spindle.coordinator.consumer.member_removal import (
 from spindle.coordinator.coordinator_result import GroupRequest, GroupResult, TimerKey
 from spindle.coordinator.group_table import GroupTable
 from spindle.metadata.topics import TopicsImage
+from spindle.protocol import versions
 from spindle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from spindle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from spindle.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -64,7 +64,7 @@ class ClassicMembers:
         if (
             not message.member_id
             and message.group_instance_id is None
-            and request.client.api_version >= KNOWN_MEMBER_ID_FROM_VERSION
+            and request.client.api_version >= versions.JOIN_GROUP_KNOWN_MEMBER_ID
         ):
             return join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         old, replaced = _member_before(group, message, member_id)

@@ -17,6 +17,7 @@ from spindle.coordinator.consumer.records import (
     with_assignment,
     with_subscription,
 )
+from spindle.protocol import versions
 from spindle.protocol.messages.coordinator_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
@@ -25,9 +26,6 @@ from spindle.protocol.messages.coordinator_records import (
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-
-OFFSET_COMMIT_FROM_VERSION = 9
-"""Members of the consumer protocol must commit with this version of OffsetCommit or a newer one."""
 
 NO_EPOCH = -1
 """Epoch or generation in the requests of clients that are not members."""
@@ -188,11 +186,11 @@ class ConsumerGroup:
         if member_epoch < 0 and not self.members:
             return
         member = self.member(member_id)
-        if member.classic is None and api_version < OFFSET_COMMIT_FROM_VERSION:
+        if member.classic is None and api_version < versions.OFFSET_COMMIT_MEMBER_EPOCH:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"OffsetCommit version {OFFSET_COMMIT_FROM_VERSION} or above must be used by "
-                "members using the modern group protocol",
+                f"OffsetCommit version {versions.OFFSET_COMMIT_MEMBER_EPOCH} or above must be used "
+                "by members using the modern group protocol",
             )
         _check_epoch(member, member_epoch, partitions)
 

@@ -9,7 +9,6 @@ partition is being given up; the member then gets it with its next heartbeat.
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
@@ -30,13 +29,11 @@ from spindle.coordinator.consumer.member_removal import remove_members, stop_ste
 from spindle.coordinator.consumer.records import current_record
 from spindle.coordinator.consumer.subscriptions import TopicsView, check_regex
 from spindle.coordinator.coordinator_result import Client, GroupRequest, TimerKey
+from spindle.protocol import versions
 from spindle.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-
-CLIENT_MEMBER_ID_FROM_VERSION: Final = 1
-"""Since this version the client chooses the member id (KIP-1082)."""
 
 _TopicPartitions = ConsumerGroupHeartbeatResponse.Assignment.TopicPartitions
 
@@ -57,7 +54,7 @@ def check_request(
             raise _invalid(f"{name} can't be empty.")
     epoch = request.member_epoch
     if not request.member_id and (
-        epoch != JOINING_EPOCH or api_version >= CLIENT_MEMBER_ID_FROM_VERSION
+        epoch != JOINING_EPOCH or api_version >= versions.CONSUMER_GROUP_HEARTBEAT_CLIENT_MEMBER_ID
     ):
         raise _invalid("MemberId can't be empty.")
     if epoch == JOINING_EPOCH:

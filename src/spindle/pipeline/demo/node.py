@@ -4,17 +4,20 @@ It is started through the command line. Its data lies in one directory that the 
 demo may delete it.
 """
 
-import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from spindle.local.cluster_spec import LOG_FILE, PROPERTY_FILE, ClusterSpec
+from spindle.local.errors import LocalError
+from spindle.local.node_folder import bootstrap_servers, cluster_id, make_cluster
+from spindle.local.tcp_ports import free_ports
 
 READY: Final = "Kafka Server started"
 LOG_DIRECTORIES: Final = 3
@@ -37,15 +40,15 @@ class DemoLayout:
 
     @property
     def log_directories(self) -> list[Path]:
-        return [self.root / f"disk{number}" for number in range(1, LOG_DIRECTORIES + 1)]
+        return [self.root / f"disk-{number}" for number in range(1, LOG_DIRECTORIES + 1)]
 
     @property
     def properties(self) -> Path:
-        return self.root / "server.properties"
+        return self.root / PROPERTY_FILE
 
     @property
     def server_log(self) -> Path:
-        return self.root / "server.log"
+        return self.root / LOG_FILE
 
     @property
     def spark_log(self) -> Path:
@@ -97,12 +100,12 @@ class DemoNode:
     def __init__(self, layout: DemoLayout) -> None:
         self._layout = layout
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = 0
+        self._address = ""
 
     @property
     def bootstrap_servers(self) -> str:
         """The address for clients."""
-        return f"127.0.0.1:{self.port}"
+        return self._address
 
     @property
     def is_running(self) -> bool:
@@ -117,18 +120,15 @@ class DemoNode:
         """Write the configuration, format the directories and return the cluster id.
 
         Raises:
-            DemoError: a command failed.
+            DemoError: the directories cannot be formatted.
         """
-        self.port, controller_port = free_ports(2)
-        self._layout.properties.write_text(
-            server_properties(self._layout, self.port, controller_port)
-        )
-        cluster_id = _command("storage", "random-uuid").strip().splitlines()[-1]
-        _command(
-            "storage", "format", "-t", cluster_id, "-c", str(self._layout.properties),
-            "--standalone",
-        )  # fmt: skip
-        return cluster_id
+        spec = ClusterSpec(dirs=LOG_DIRECTORIES)
+        try:
+            nodes = make_cluster(spec, self._layout.root, free_ports(spec.port_count))
+        except LocalError as error:
+            raise DemoError(str(error)) from error
+        self._address = bootstrap_servers(nodes)
+        return cluster_id(nodes)
 
     def start(self) -> float:
         """Start the node, wait until it is ready, and return the seconds that this took.
@@ -177,24 +177,6 @@ class DemoNode:
         return "\n".join(f"  | {line}" for line in lines) or "  | (it wrote nothing)"
 
 
-def server_properties(layout: DemoLayout, port: int, controller_port: int) -> str:
-    """Return the configuration of a combined node with three log directories."""
-    directories = ",".join(map(str, layout.log_directories))
-    lines = {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "controller.listener.names": "CONTROLLER",
-        "log.dirs": directories,
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-    }
-    return "".join(f"{key}={value}\n" for key, value in lines.items())
-
-
 def spindle_command() -> Path:
     """Return the path of the `spindle` command of this interpreter's environment.
 
@@ -205,15 +187,6 @@ def spindle_command() -> Path:
     if not command.is_file():
         raise DemoError(f"there is no command {command}: run `make setup`")
     return command
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that are free at this moment."""
-    with contextlib.ExitStack() as stack:
-        sockets = [
-            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
-        ]
-        return [listener.getsockname()[1] for listener in sockets]
 
 
 def stop_left_over(layout: DemoLayout) -> None:
@@ -241,17 +214,3 @@ def _left_over_pid(layout: DemoLayout) -> int | None:
     except (OSError, ValueError):
         return None
     return pid if str(layout.properties).encode() in command.split(b"\x00") else None
-
-
-def _command(*arguments: str) -> str:
-    done = subprocess.run(
-        [str(spindle_command()), *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        words = " ".join(("spindle", *arguments))
-        raise DemoError(f"{words} failed:\n{done.stdout}{done.stderr}")
-    return done.stdout

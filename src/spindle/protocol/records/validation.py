@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from spindle.common.errors import ApiError, CorruptRecords, ErrorCode
 from spindle.common.ports import Bytes
+from spindle.protocol import versions
 from spindle.protocol.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,
@@ -41,7 +42,6 @@ NO_LIMIT_MS: Final = 2**63 - 1
 NO_LIMIT_BYTES: Final = 2**31 - 9
 """The largest value of `max.decompressed.message.bytes`: the length of Java's longest array."""
 DEFAULT_TIMESTAMP_AFTER_MAX_MS: Final = 3_600_000
-_ZSTD_SINCE_PRODUCE_VERSION: Final = 7
 _LENGTH: Final = Struct(">i")
 _LENGTH_POSITION: Final = 8
 _MIN_LENGTH: Final = 14
@@ -138,10 +138,10 @@ def check_produce_request(records: Bytes | None, api_version: int) -> None:
             f"only; magic {magic} came",
         )
     header = _read_header(records, 0)
-    if api_version < _ZSTD_SINCE_PRODUCE_VERSION and header.codec == Codec.ZSTD:
+    if api_version < versions.PRODUCE_ZSTD and header.codec == Codec.ZSTD:
         raise ApiError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"zstd needs Produce version {_ZSTD_SINCE_PRODUCE_VERSION}; version {api_version} came",
+            f"zstd needs Produce version {versions.PRODUCE_ZSTD}; version {api_version} came",
         )
     if header.batch_length + LOG_OVERHEAD_BYTES < size:
         raise ApiError(

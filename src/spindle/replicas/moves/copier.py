@@ -56,8 +56,8 @@ class Copied(NamedTuple):
 class ReplicaCopy:
     """Copies, compares and swaps the two logs of a move.
 
-    Every method raises `LogDirectoryFailed` if one of the directories fails. None must be called
-    once the move is over.
+    Every method raises `LogDirectoryFailed` if one of the directories fails. Do not call any method
+    after the end of the move.
     """
 
     def __init__(self, move: Move, now_ms: Callable[[], int]) -> None:
@@ -67,8 +67,10 @@ class ReplicaCopy:
         self._stretches = UnverifiedRanges(move)
 
     async def begin(self) -> None:
-        """Keep compaction away from the current log; truncate what only the future log has, and
-        what is behind a gap that an unclean stop may have left in it.
+        """Stop compaction of the current log.
+
+        Truncate the future log to the records that it shares with the current log, and before any
+        gap that an unclean stop left.
         """
         move = self._move
         end_offset = await move.source.executor.submit(begin_copy, move.current)
@@ -78,7 +80,7 @@ class ReplicaCopy:
             await move.target.executor.submit(_truncate, move.target, move.future, end_offset)
 
     async def copy_chunk(self) -> Copied:
-        """Append the next batches to the future log while the batches after them are read.
+        """Append the next batches to the future log, while the batches that follow are being read.
 
         When `has_all` is True, no batch was read ahead.
         """
@@ -103,7 +105,7 @@ class ReplicaCopy:
         return Copied(size_bytes, position.end_offset >= chunk.log_end_offset)
 
     async def _next_chunk(self) -> Chunk:
-        """Return what follows the end of the future log, from memory if it was read already."""
+        """Return the batches after the future log's end, from memory if they were read ahead."""
         end_offset = self._move.future.log_end_offset
         ahead, self._ahead = self._ahead, None
         if ahead is None:
@@ -118,7 +120,7 @@ class ReplicaCopy:
         return move.source.executor.submit(read_chunk, move.current, offset, CHUNK_BYTES)
 
     async def compare_chunk(self, end_offset: int) -> Comparison:
-        """Compare the next batches below `end_offset` that were not compared yet."""
+        """Compare the next uncompared batches below `end_offset`."""
         move = self._move
         course = move.course
         count = move.current.truncation_count
@@ -142,7 +144,7 @@ class ReplicaCopy:
         return Comparison.EQUAL
 
     async def _compare_stretch(self, stretch: CopiedRange) -> Comparison:
-        """Compare records with what was read from the current log when they were copied."""
+        """Compare copied records with the checksum that was taken during the copy."""
         crc = await self._stretches.read_back()
         if crc is None or self._move.future.truncation_count != stretch.truncation_count:
             return Comparison.EQUAL  # nothing is compared: the two logs will be
@@ -152,7 +154,7 @@ class ReplicaCopy:
         return Comparison.EQUAL
 
     async def _digest_both(self, begin: int, end_offset: int) -> tuple[Digest, Digest]:
-        """Return the digests of some batches from `begin` on, of the same range if possible."""
+        """Return both logs' digests from offset `begin`, over the same range if possible."""
         move = self._move
         logs = ((move.source, move.current), (move.target, move.future))
         first, second = (self._digest(at, log, begin, end_offset) for at, log in logs)
@@ -173,13 +175,13 @@ class ReplicaCopy:
         return directory.executor.submit(digest, log, offset, end_offset, crc)
 
     async def start_over(self) -> None:
-        """Empty the future log; nothing may be read for it before that."""
+        """Truncate the future log to nothing. Batches that were read ahead are dropped."""
         self._ahead = None
         self._stretches.clear()
         await self._move.target.executor.submit(_start_over, self._move.target, self._move.future)
 
     async def flush(self) -> None:
-        """Bring the future log to the device, beside the target's thread; note its offsets."""
+        """Flush the future log outside the target's thread; record its offsets."""
         move = self._move
         task = await move.target.executor.submit(move.future.begin_flush)
         await move.target.executor.submit_beside(task.run)
@@ -187,16 +189,16 @@ class ReplicaCopy:
         await move.target.executor.submit(_checkpoint, move.target)
 
     async def state_for_copy(self) -> MovedLogState:
-        """Wait for the appends under way; return the state that the future log needs."""
+        """Wait for appends in flight; return the producer state that the future log needs."""
         return await self._move.source.executor.submit(self._move.current.state_for_copy)
 
     async def adopt_state(self, former: MovedLogState) -> None:
-        """Copy the current log's state to the future log, and flush it as far."""
+        """Copy the current log's state to the future log, and flush the future log."""
         move = self._move
         await move.target.executor.submit(_adopt_state, move.target, move.future, former)
 
     async def set_aside(self) -> None:
-        """Take the name from the current log, which can still be read.
+        """Take the name from the current log by renaming it; it can still be read.
 
         At no time are there two current logs. A restart before `promote` finds the future log alone
         and the metadata naming its directory.
@@ -229,7 +231,7 @@ class ReplicaCopy:
         await move.source.executor.submit(move.source.store.put_back, move.current)
 
     async def clean_up(self) -> None:
-        """Delete the former log later, and write the checkpoints of the new one."""
+        """Schedule the deletion of the former log, and write the checkpoints of the new one."""
         move = self._move
         cleaned: int | None = None
         with suppress(LogDirectoryFailed):
@@ -290,7 +292,7 @@ def _note_promoted(directory: LogDirectory, promoted: Log, cleaner_offset: int |
 
 
 async def _both(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
-    """Wait for two jobs that run at the same time, also if one of them fails."""
+    """Run two jobs concurrently; wait for both, even if one fails."""
     try:
         one = await first
     except Exception:  # the other error, if there is one, must be retrieved as well

@@ -1,11 +1,11 @@
-"""Logs of moves that a start finds on disk: moves that go on, swaps to finish, copies of no use.
+"""Future and `-delete` logs that a start finds on disk: resume, finish or delete each of them.
 
-A swap renames the source to `-delete`, and then the future log to the plain name. A `-delete`
-directory may therefore be the only whole copy, while the directory of the other one is offline. So
-may be the former log of a rebuild that a restart ended: an unclean election may choose the new log,
+A swap renames the source to `-delete`, and then the future log to the plain name. So a `-delete`
+directory may be the only whole copy while the other directory is offline. The same holds for the
+former log of a rebuild that a restart interrupted: an unclean election may choose the new log,
 which lacks records. A `-delete` log is removed if the metadata places no such replica here, or if
-the replica that took its place was seen in sync, with all records. Otherwise it is kept, and put
-back in place of the creation of a new log.
+the replica that took its place was seen in sync, with all records. Otherwise it is kept, and
+restored where a new log would be created.
 
 Belongs to the event loop (KIP-113, KIP-858).
 """
@@ -76,7 +76,7 @@ class FutureLogs:
         moves.on_copy_lost = self._keep_source
 
     def add(self, directory: LogDirectory) -> None:
-        """Add what was found in a directory at the start."""
+        """Add the logs that were found in a directory at the start."""
         for future in directory.store.future_logs.values():
             self._found.setdefault(future.topic_partition, []).append((future, directory))
         deleted = directory.store.deleted_at_start
@@ -89,7 +89,7 @@ class FutureLogs:
         self._found.setdefault(where, []).append((move.future, move.target))
 
     def _keep_source(self, move: Move) -> None:
-        """Keep the log that a recent move replaced: its copy is lost."""
+        """Keep the log that a recent move replaced, because its copy is lost."""
 
         def kept(deleted: DeletedLog | None, error: BaseException | None) -> None:
             if deleted is not None:
@@ -106,8 +106,8 @@ class FutureLogs:
     def of(self, where: TopicPartition, topic_id: Uuid | None) -> list[Place]:
         """Return the future logs of a replica in directories that are online.
 
-        One that has lost its topic id is among them if the metadata records its directory: a move
-        has reported that.
+        A future log without a topic id is included if the metadata records its directory, because a
+        move has reported it.
         """
         recorded = self._recorded(where, topic_id)
         return [
@@ -121,7 +121,7 @@ class FutureLogs:
         ]
 
     def _recorded(self, where: TopicPartition, topic_id: Uuid | None) -> Uuid | None:
-        """Return where the metadata records a replica of this broker; None if it has none."""
+        """Return the recorded directory of this broker's replica; None without a replica."""
         topic = None if topic_id is None else self._metadata.image.topics.by_id.get(topic_id)
         partition = None if topic is None else topic.partitions.get(where.partition)
         if partition is None or self._broker_id not in partition.replicas:
@@ -135,23 +135,23 @@ class FutureLogs:
         ]
 
     def replicas_in(self, directory: LogDirectory) -> list[TopicPartition]:
-        """Return the replicas of this broker whose only log may be a future or `-delete` log there,
-        because the directory where they should be is offline."""
+        """Return the replicas of an offline directory whose only log may be in this directory."""
         deleted = [self._replica_of(log) for log, at in self._deleted if at is directory]
         future = [log.topic_partition for log in self.in_directory(directory)]
         return [where for where in (*future, *deleted) if where is not None]
 
     def is_in(self, where: TopicPartition, recorded: Uuid) -> bool:
-        """Return True if a future log is in the recorded directory: its move is about to go on."""
+        """Return True if a future log is in the recorded directory: its move will resume."""
         places = self._found.get(where, ())
         return any(at.directory_id == recorded and not at.is_offline for _, at in places)
 
     async def resolve(
         self, hosted: Callable[[TopicPartition], Partition | None], *, needs_assignment: bool
     ) -> None:
-        """Go on with the moves of an earlier run; delete future logs that belong to none.
+        """Resume the moves of an earlier run, and delete future logs that belong to no move.
 
-        Keep those of replicas that stay offline. Remove the `-delete` logs that are not needed.
+        Keep the future logs of replicas that stay offline. Delete the `-delete` logs that are not
+        needed.
         """
         unresolved, self._found = self._found, {}
         for where, places in unresolved.items():
@@ -197,7 +197,7 @@ class FutureLogs:
     def _may_be_needed(
         self, where: TopicPartition, partition: Partition | None, future: Log
     ) -> bool:
-        """Return True unless an online log has all that the future log has."""
+        """Return True unless an online log has all records of the future log."""
         if partition is not None and future.topic_id in (partition.topic_id, None):
             return partition.is_offline
         return self._is_replica_here(where, future.topic_id)
@@ -205,7 +205,7 @@ class FutureLogs:
     def _is_replica_here(self, where: TopicPartition, topic_id: Uuid | None) -> bool:
         """Return True if the metadata names this broker as a replica of the partition.
 
-        A log without a topic id may be that of any topic of the name.
+        A log without a topic id may belong to any topic of that name.
         """
         known = self._metadata.image.topics.by_name.get(where.topic)
         return (
@@ -216,11 +216,11 @@ class FutureLogs:
         )
 
     async def promote(self, instruction: BecomeLeader | BecomeFollower) -> Place | None:
-        """Make a future log without a current one the current one, if that loses no record.
+        """Promote a future log whose replica has no current log, if no record is lost.
 
         Returns:
-            The log and its directory. None if the replica stays offline: the broker reports this to
-            the controller, which takes it out of the ISR; then this is called again.
+            The log and its directory. None if the replica stays offline: the broker reports this,
+            the controller removes the replica from the ISR, and this method is called again.
         """
         where = instruction.topic_partition
         recorded = instruction.partition.directory(self._broker_id)
@@ -271,9 +271,9 @@ class FutureLogs:
     # -- what was renamed to `-delete`
 
     async def restore(self, instruction: BecomeLeader | BecomeFollower) -> Place | None:
-        """Make a `-delete` log of the replica the current one again; None if there is none.
+        """Restore a `-delete` log as the current log of the replica; return None without one.
 
-        Call it before an empty log is created, when no other log can exist.
+        Call it only when no other log can exist, before an empty log is created.
 
         Raises:
             CorruptLog: a small file of the log is malformed.
@@ -334,10 +334,10 @@ class FutureLogs:
             self._deleted.remove(place)
 
     def _is_superseded(self, deleted: DeletedLog, partition: Partition | None) -> bool:
-        """Return True if another log has the records of a `-delete` log, or it has none.
+        """Return True if a `-delete` log is empty, or another log has all its records.
 
-        A log without a topic id cannot be put back, so the replica may be in sync without any of
-        its records, if no other replica is: the loss of its log was accepted.
+        A log without a topic id cannot be restored. It is superseded as soon as the replica is in
+        sync together with another one.
         """
         if deleted.topic_id is None:
             if not deleted.has_records:
@@ -348,7 +348,7 @@ class FutureLogs:
         return self._is_in_place(partition, deleted.topic_id)
 
     async def _read_end(self, place: DeletedPlace) -> None:
-        """Read once where a `-delete` log ends."""
+        """Return the end of a `-delete` log; read it only once."""
         deleted, directory = place
         if deleted.name not in self._ends:
             try:
@@ -359,10 +359,10 @@ class FutureLogs:
                 log.error("the end of %s was not read: %s", deleted.name, failure)
 
     def _has_records_of(self, deleted: DeletedLog, partition: Partition | None) -> bool:
-        """Return True if the log of a replica reaches to the end of a `-delete` log.
+        """Return True if a replica's log has all records up to the end of a `-delete` log.
 
-        It does not if it left the history of that log before its end: an unclean election made it
-        the leader, or the records there were never committed. The files do not say which.
+        It does not if the two logs diverge earlier: after an unclean election, or because the
+        records were never committed. The files do not show which.
         """
         if partition is None or deleted.topic_id is None:
             return True

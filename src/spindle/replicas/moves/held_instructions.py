@@ -1,7 +1,7 @@
-"""Replicas whose log is about to change its directory; what the metadata asks of them waits.
+"""Instructions of the metadata for replicas whose log is changing its directory; they wait.
 
-A change of directory waits for two disks. If one of them hangs, only the instructions for that
-replica wait, and the other replicas follow the metadata.
+A change of directory waits for two disks. If one of them hangs, only that replica's instructions
+wait; the others are applied.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ class BusyReplicas:
         self._ends: dict[TopicPartition, asyncio.Event] = {}
 
     def begin(self, where: TopicPartition) -> None:
-        """Hold the instructions of a replica back until `end`."""
+        """Hold back the instructions of a replica until `end`."""
         assert where not in self._waiting, f"{where} is busy already"
         self._waiting[where] = []
         self._ends[where] = asyncio.Event()
@@ -30,7 +30,7 @@ class BusyReplicas:
         return self._waiting.pop(where)
 
     def end_of(self, where: TopicPartition) -> asyncio.Event | None:
-        """Return the event that is set when the replica is not busy any more; None if it is not."""
+        """Return the event of the end of a replica's busy time; None if it is not busy."""
         return self._ends.get(where)
 
     def hold_back(self, instructions: Iterable[Instruction]) -> list[Instruction]:

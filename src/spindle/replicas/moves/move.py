@@ -16,7 +16,7 @@ from spindle.replicas.moves.states import MoveAction, MoveEvent, ReplicaMove
 from spindle.replicas.partition import Partition
 
 AssignDirectory = Callable[[Uuid, int, Uuid], None]
-"""Called with (topic id, partition, directory id) of a replica in another directory than recorded.
+"""Called with (topic id, partition, directory id) if a replica is not in the recorded directory.
 """
 
 log = logging.getLogger(__name__)
@@ -49,12 +49,12 @@ class Move:
 
     @property
     def lag(self) -> int:
-        """The number of offsets by which the future log is behind."""
+        """The number of offsets that the future log lacks."""
         return max(self.current.log_end_offset - self.future.log_end_offset, 0)
 
     @property
     def remaining_bytes(self) -> int:
-        """The bytes by which the future log is smaller than the current one."""
+        """The size of the current log minus that of the future log, in bytes."""
         return max(self.current.size_bytes - self.future.size_bytes, 0)
 
 
@@ -66,10 +66,10 @@ class Moves:
 
     Attributes:
         on_begun: called with a new move; on_news is called with a move that got an event.
-        on_source_failed: called with a move whose future log stays, to go on with later.
-        on_copy_lost: called with a move that was done a short while ago, whose target has failed
-            since: the source may still have its log.
-        done, failed: number of moves that ended in this way since the start.
+        on_source_failed: called with a move whose future log is kept to resume later.
+        on_copy_lost: called with a recently finished move whose target has failed: the source may
+            still have its log.
+        done, failed: number of moves that ended so since the start.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Moves:
         return self._moves.get(partition)
 
     def into(self, target: LogDirectory) -> list[TopicPartition]:
-        """Return the replicas that move to a directory, also those whose move is about to begin."""
+        """Return the replicas that are moving or about to move into a directory."""
         moving = [move.partition for move in self if move.target is target]
         beginning = [partition for partition, at in self._beginning.items() if at is target]
         return [partition.topic_partition for partition in moving + beginning]
@@ -139,7 +139,7 @@ class Moves:
         needs_assignment: bool,
         is_recorded: bool = False,
     ) -> Move:
-        """Begin to copy the replica into a future log, or go on after a restart."""
+        """Begin to copy the replica into a future log, or resume the copy after a restart."""
         future.config = partition.log.config  # it may have changed since the future log was made
         course = ReplicaMove(needs_assignment=needs_assignment, is_recorded=is_recorded)
         move = self._moves[partition] = Move(partition, target, future, course)

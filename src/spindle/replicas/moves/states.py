@@ -13,10 +13,10 @@ class MoveState(Enum):
     """The state of a move.
 
     COPYING: the future log lacks records of the current one. VERIFYING: the future log had all
-    records; both logs are compared. ASSIGNING: both are equal, but the metadata does not have the
-    target yet; copying goes on. SWAPPING: appends are held back; the last records are copied and
-    compared. PROMOTING: the current log has given up its name, and the future log takes it; the
-    source directory is not needed any more. DONE: the replica is in the target directory.
+    records; both logs are compared. ASSIGNING: both are equal, but the metadata does not record the
+    target yet; copying continues. SWAPPING: appends are held back; the last records are copied and
+    compared. PROMOTING: the current log was renamed, and the future log gets its name; the source
+    directory is no longer needed. DONE: the replica is in the target directory.
     CANCELLED: the future log is no longer wanted. FAILED: a directory failed, or the copies
     differed too often.
     """
@@ -75,7 +75,7 @@ _NEXT: Final = {
     **{(state, _E.SOURCE_FAILED): _S.FAILED for state in _BEFORE_RENAMES},
     **{(state, _E.TARGET_FAILED): _S.FAILED for state in _UNDER_WAY},
 }
-"""(state, event) -> state. An event without a row for the present state changes nothing."""
+"""(state, event) -> state. Without a row for the present state, an event changes nothing."""
 
 
 class ReplicaMove:
@@ -108,7 +108,7 @@ class ReplicaMove:
 
     @property
     def is_assigned(self) -> bool:
-        """True if the target is the directory that the controller got last."""
+        """True if the target is the directory last reported to the controller."""
         return self._is_assigned
 
     def step(self, event: MoveEvent) -> tuple[MoveAction, ...]:
@@ -128,7 +128,7 @@ class ReplicaMove:
         return ()
 
     def truncated_to(self, offset: int) -> None:
-        """Forget the comparison from this offset on, where the current log was truncated."""
+        """Discard the comparison from this offset on: the current log was truncated there."""
         self.verified_end_offset = min(self.verified_end_offset, offset)
 
     def _assign(self) -> tuple[MoveAction, ...]:
@@ -149,7 +149,7 @@ class ReplicaMove:
         return self._revert(drops=True)
 
     def _revert(self, *, drops: bool) -> tuple[MoveAction, ...]:
-        """Leave the replica where it is; the metadata must then not name the target."""
+        """Keep the replica in its source directory; the metadata must name it again."""
         actions = [MoveAction.ASSIGN_SOURCE] if self._is_assigned else []
         self._is_assigned = False
         return (*actions, MoveAction.DROP_FUTURE) if drops else tuple(actions)

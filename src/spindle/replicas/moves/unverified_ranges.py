@@ -11,7 +11,7 @@ from spindle.disks.copied_range import COPIED_RANGE_BYTES, CopiedRange, read_bac
 from spindle.replicas.moves.move import Move
 
 MIN_BYTES: Final = 1024 * 1024
-"""A shorter range is dropped: comparing the two logs there is cheaper than syncing it."""
+"""A shorter range is not synced: comparing both logs there is cheaper."""
 
 _MAX_UNSYNCED: Final = 2
 
@@ -26,11 +26,11 @@ class UnverifiedRanges:
 
     @property
     def open_crc(self) -> int:
-        """The checksum with which that of the next records is begun."""
+        """The checksum of the open range; the checksum of the next records continues it."""
         return 0 if self._open is None else self._open.crc
 
     async def add(self, written: CopiedRange) -> None:
-        """Add records, their `crc` begun with `open_crc`; wait while too much is unsynced."""
+        """Add records, whose `crc` continues `open_crc`; wait while too many bytes are unsynced."""
         self._open = written if self._open is None else self._open.extended(written)
         if self._open.size_bytes >= COPIED_RANGE_BYTES:
             self._close()

@@ -3,10 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from spindle.common.errors import LogDirectoryFailed
 from spindle.common.ids import Endpoint
+from spindle.common.uuids import Uuid
 from spindle.config.broker_values import BrokerValues
 from spindle.config.sasl_settings import check_dynamic_users
 from spindle.disks.cordons import Cordon
@@ -81,22 +83,87 @@ class BrokerServer:
     """A broker from its start to its stop."""
 
     def __init__(self, environment: BrokerEnvironment, metrics: RequestMetrics) -> None:
+        """Make the parts in the order in which they need each other.
+
+        A `_make_` method uses only parts that were made before.
+        """
         env = environment
         config = env.config
         self._env = env
         self._config = config
-        self._metrics = metrics
-        self._settings = SettingsOfTopics(config)
-        self.metadata = BrokerMetadata(self._react, env.on_fatal)
         self._loop = asyncio.get_running_loop()
-        self.replication_quotas = ReplicationQuotas(config, self._steady_ms)
-        self.replica_fetchers = self._make_fetchers()
-        max_lag_ms = config.integer("replica.lag.time.max.ms")
+        self._settings = SettingsOfTopics(config)
+        self._followed = EMPTY_IMAGE
+        self._following: asyncio.Task[None] | None = None
+        # What the broker knows, and how the controller knows it.
+        self.metadata = BrokerMetadata(self._react, env.on_fatal)
+        self._producer_ids = ProducerIds(config.node_id, env.channel, self._loop)
+        self.lifecycle = self._make_lifecycle()
         self.isr_changes = IsrChanges(config.node_id)
         self._isr_sender = self._report_sender("ISR changes", self.isr_changes, 50, 1_000)
-        self._isr_expiration = IsrExpiration(lambda: self.replicas.review_isrs(), max_lag_ms)
-        self.directory_reports = self._make_directory_reports()
-        self.replicas = ReplicaManager(
+        self.directory_reports = DirectoryReports(
+            config.node_id,
+            env.directories,
+            self.metadata,
+            self.lifecycle,
+            self._report_sender,
+            env.on_fatal,
+        )
+        # Replicas and their directories.
+        self.replication_quotas = ReplicationQuotas(config, self._steady_ms)
+        self.replica_fetchers = self._make_fetchers()
+        self.replicas = self._make_replicas()
+        self.directory_reports.on_acknowledged(self.replicas.assignment_acknowledged)
+        max_lag_ms = config.integer("replica.lag.time.max.ms")
+        self._isr_expiration = IsrExpiration(self.replicas.review_isrs, max_lag_ms)
+        self.mover = self._make_mover()
+        self.capacities = DirectoryCapacities()
+        self.rebuilder = self._make_rebuilder()
+        self.housekeeping = Housekeeping(self.replicas, config, env.now_ms)
+        self.directory_changes = self._make_directory_changes()
+        self._cordons = self._make_cordon_keeper()
+        # Clients.
+        self.verification = CoordinatorQuestions(config, self.metadata, env.peers.broker_pool)
+        self.coordinators = Coordinators(env, self.replicas, self.metadata, self._producer_ids)
+        self.groups = self.coordinators.groups
+        self.traffic = Traffic()
+        self.quotas = ClientQuotas(
+            config.integer("quota.window.num"),
+            1000 * config.integer("quota.window.size.seconds"),
+            self._steady_ms,
+        )
+        self.limits = RequestLimits.of(config, env.most_descriptors)
+        self.services = self._make_services()
+        self.listeners = self._make_listeners()
+        self._servers = [
+            RequestServer(listener, limits=self.limits, metrics=metrics, quotas=self.quotas)
+            for listener in self.listeners
+        ]
+
+    def late_transactions_before_ms(self) -> int:
+        """Return the time before which an open transaction must have got its last records."""
+        timeout_ms = self._config.integer("transaction.max.timeout.ms")
+        return self._env.now_ms() - timeout_ms - _LATE_TRANSACTION_BUFFER_MS
+
+    def _steady_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def _make_cordon_keeper(self) -> CordonController:
+        env = self._env
+        return CordonController(
+            self._config,
+            env.directories,
+            self._cordon,
+            partial(self.capacities.ask, env.directories),
+            env.channel.request,
+            env.now_ms,
+            env.random.random,
+        )
+
+    def _make_replicas(self) -> ReplicaManager:
+        env, config = self._env, self._config
+        max_lag_ms = config.integer("replica.lag.time.max.ms")
+        return ReplicaManager(
             ReplicationContext(
                 config.node_id, self.metadata, self._steady_ms, max_lag_ms, self._propose
             ),
@@ -107,73 +174,15 @@ class BrokerServer:
             env.now_ms,
             env.new_uuid,
         )
-        self.mover = self._make_mover()
-        self.verification = CoordinatorQuestions(config, self.metadata, env.peers.broker_pool)
-        self._producer_ids = ProducerIds(config.node_id, env.channel, self._loop)
-        self.coordinators = Coordinators(env, self.replicas, self.metadata, self._producer_ids)
-        self.groups = self.coordinators.groups
-        self._followed = EMPTY_IMAGE
-        self.capacities = DirectoryCapacities()
-        self.rebuilder = self._make_rebuilder()
-        self._following: asyncio.Task[None] | None = None
-        self.housekeeping = Housekeeping(self.replicas, config, env.now_ms)
-        self.traffic = Traffic()
-        self.quotas = ClientQuotas(
-            config.integer("quota.window.num"),
-            1000 * config.integer("quota.window.size.seconds"),
-            self._steady_ms,
-        )
-        self.limits = RequestLimits.of(config, env.most_descriptors)
-        self.services = self._make_services()
-        handlers = broker_handlers(self.services, self._env.kraft_version)
-        self.listeners = [
-            Listener(e.listener, e.host, e.port, handlers, env.tls.security_of(e), env.sasl_of(e))
-            for e in config.broker_listeners
-        ]
-        self._servers = [self._server(listener) for listener in self.listeners]
-        self.lifecycle = self.directory_reports.lifecycle = self._make_lifecycle()
-        self._cordons = self._make_cordon_keeper()
-        self.directory_changes = self._make_directory_changes()
-
-    def late_transactions_before_ms(self) -> int:
-        """Return the time before which an open transaction must have got its last records."""
-        timeout_ms = self._config.integer("transaction.max.timeout.ms")
-        return self._env.now_ms() - timeout_ms - _LATE_TRANSACTION_BUFFER_MS
-
-    def _steady_ms(self) -> int:
-        return int(self._loop.time() * 1000)
-
-    def _make_directory_reports(self) -> DirectoryReports:
-        env = self._env
-        return DirectoryReports(
-            self._config.node_id,
-            env.directories,
-            lambda: self.metadata.newest,
-            self._report_sender,
-            env.on_fatal,
-            lambda *assignment: self.replicas.assignment_acknowledged(*assignment),
-        )
-
-    def _make_cordon_keeper(self) -> CordonController:
-        env = self._env
-        return CordonController(
-            self._config,
-            env.directories,
-            self._cordon,
-            lambda: self.capacities.ask(env.directories),
-            env.channel.request,
-            env.now_ms,
-            env.random.random,
-        )
 
     def _make_mover(self) -> ReplicaMover:
-        env = self._env
+        env, metadata = self._env, self.metadata
         threads = self._config.optional_integer("num.replica.alter.log.dirs.threads")
         return ReplicaMover(
             self.replicas,
             self.replication_quotas.directories,
             threads or len(env.directories),
-            lambda: self.metadata.newest.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL,
+            lambda: metadata.newest.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL,
             env.now_ms,
         )
 
@@ -184,7 +193,7 @@ class BrokerServer:
             self.mover.alone,
             self.directory_reports.assign,
             self.directory_reports.is_queued,
-            lambda topic: self._settings_of(topic).min_isr,
+            self._min_isr_of,
             self.capacities.ask,
             self._env.now_ms,
             self._env.new_uuid,
@@ -201,7 +210,7 @@ class BrokerServer:
             lock=self.mover.lock,
             lock_directory=self.mover.lock_directory,
             log_config_of=self._log_config_of,
-            followed=lambda: self._followed,
+            followed=self._followed_image,
             settle_moves=self.mover.settle,
             ask_for_leader=self.directory_reports.assign,
             on_changed=self._directories_changed,
@@ -213,12 +222,13 @@ class BrokerServer:
 
     def _make_fetchers(self) -> ReplicaFetchers:
         listener = self._config.inter_broker_listener_name
+        metadata, lifecycle = self.metadata, self.lifecycle
         return ReplicaFetchers(
             self._config,
             self.replication_quotas.follower,
-            lambda leader: endpoint_of(self.metadata.newest, leader, listener),
+            lambda leader: endpoint_of(metadata.newest, leader, listener),
             self._env.peers.broker_links,
-            lambda: self.lifecycle.broker_epoch,
+            lambda: lifecycle.broker_epoch,
             self._env.now_ms,
         )
 
@@ -236,7 +246,7 @@ class BrokerServer:
             replicas=self.replicas,
             capacities=self.capacities.ask,
             device_health=env.device_health,
-            alter_disks=lambda *change: self.directory_changes.change(*change),
+            alter_disks=self.directory_changes.change,
             move_replica=self.mover.alter,
             begin_rebuild=self.rebuilder.begin,
             cancel_rebuild=self.rebuilder.cancel,
@@ -274,14 +284,11 @@ class BrokerServer:
         first_pause_ms: int,
         longest_pause_ms: int,
     ) -> ReportSender:
+        lifecycle = self.lifecycle
         backoff = Backoff(first_pause_ms, longest_pause_ms, self._env.random.random)
         return ReportSender(
-            what, reports, self._env.channel, lambda: self.lifecycle.broker_epoch, backoff
+            what, reports, self._env.channel, lambda: lifecycle.broker_epoch, backoff
         )
-
-    def _server(self, listener: Listener) -> RequestServer:
-        limits, metrics = self.limits, self._metrics
-        return RequestServer(listener, limits=limits, metrics=metrics, quotas=self.quotas)
 
     @property
     def state(self) -> BrokerState:
@@ -349,8 +356,16 @@ class BrokerServer:
         await self.lifecycle.stop()
         await self._close_logs()
 
+    def _make_listeners(self) -> list[Listener]:
+        env = self._env
+        handlers = broker_handlers(self.services, env.kraft_version)
+        return [
+            Listener(e.listener, e.host, e.port, handlers, env.tls.security_of(e), env.sasl_of(e))
+            for e in self._config.broker_listeners
+        ]
+
     def _make_lifecycle(self) -> BrokerLifecycle:
-        env, config = self._env, self._config
+        env, config, metadata = self._env, self._config, self.metadata
         identity = BrokerIdentity(
             broker_id=config.node_id,
             cluster_id=env.cluster_id,
@@ -358,14 +373,14 @@ class BrokerServer:
             endpoints=self.advertised,
             features=dict(SUPPORTED_FEATURES),
             rack=config.rack,
-            directories=lambda: self.directory_changes.online_ids(),
+            directories=self._online_directory_ids,
             previous_broker_epoch=env.previous_broker_epoch,
         )
         return BrokerLifecycle(
             identity,
             LifecycleTimes.of(config),
             env.channel,
-            lambda: self.metadata.offset,
+            lambda: metadata.offset,
             self._producer_ids.begin_epoch,
             env.on_fatal,
             env.random,
@@ -374,6 +389,12 @@ class BrokerServer:
     def advertised(self) -> list[Endpoint]:
         """Return the advertised listeners, with the bound port instead of port 0."""
         return reachable(self._config.advertised_listeners, self.listeners)
+
+    def _online_directory_ids(self) -> list[Uuid]:
+        return self.directory_changes.online_ids()
+
+    def _followed_image(self) -> MetadataImage:
+        return self._followed
 
     async def _load_logs(self) -> None:
         env = self._env
@@ -384,6 +405,9 @@ class BrokerServer:
 
     def _settings_of(self, topic: str) -> TopicSettings:
         return self._settings.of(self.metadata.newest, topic)
+
+    def _min_isr_of(self, topic: str) -> int:
+        return self._settings_of(topic).min_isr
 
     def _log_config_of(self, topic: str) -> LogConfig:
         return self._settings_of(topic).log_config

@@ -9,6 +9,7 @@ from spindle.disks.log_directory import LogDirectory
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL, METADATA_VERSION
 from spindle.metadata.image import MetadataImage
 from spindle.replicas.report_queues import Assignments, Reports
+from spindle.runtime.broker.broker_metadata import BrokerMetadata
 from spindle.runtime.broker.lifecycle import BrokerLifecycle
 from spindle.runtime.broker.report_sender import ReportSender
 
@@ -22,35 +23,32 @@ class DirectoryReports:
     """Reports of one broker.
 
     Args:
-        newest: returns the newest committed image.
+        lifecycle: sends heartbeats and registrations.
         make_sender: from name, reports, first and longest pause after a refusal.
-        on_acknowledged: called with each (topic id, partition, directory id) that the controller
-            has accepted.
-
-    Attributes:
-        lifecycle: sends heartbeats and registrations; set before the first report.
     """
-
-    lifecycle: BrokerLifecycle
 
     def __init__(
         self,
         broker_id: int,
         directories: Sequence[LogDirectory],
-        newest: Callable[[], MetadataImage],
+        metadata: BrokerMetadata,
+        lifecycle: BrokerLifecycle,
         make_sender: Callable[[str, Reports, int, int], ReportSender],
         on_fatal: Callable[[str], None],
-        on_acknowledged: Callable[[Uuid, int, Uuid], None],
     ) -> None:
         self._broker_id = broker_id
         self._directories = directories
-        self._newest = newest
+        self._metadata = metadata
+        self._lifecycle = lifecycle
         self._on_fatal = on_fatal
         self._assignments = Assignments(broker_id, self._holds)
-        self._assignments.on_acknowledged = on_acknowledged
         self._sender = make_sender(
             "directory assignments", self._assignments, _FIRST_PAUSE_MS, _MAX_PAUSE_MS
         )
+
+    def on_acknowledged(self, listener: Callable[[Uuid, int, Uuid], None]) -> None:
+        """Call `listener` with each (topic id, partition, directory id) that is acknowledged."""
+        self._assignments.on_acknowledged = listener
 
     def start(self) -> None:
         self._sender.start()
@@ -73,12 +71,12 @@ class DirectoryReports:
         The controller may elect a replica without a leader where it is.
         """
         self._assignments.add(topic_id, partition, directory_id)
-        if self._newest().metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL:
+        if self._metadata.newest.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL:
             self._sender.wake()
 
     def directory_failed(self, directory: LogDirectory) -> None:
         """Report a dead directory; end the broker if others cannot take over what was in it."""
-        levels = self._newest().features.levels
+        levels = self._metadata.newest.features.levels
         if all(d.is_offline for d in self._directories):
             paths = ", ".join(d.path for d in self._directories)
             self._on_fatal(f"all log directories have failed: {paths}")
@@ -86,7 +84,7 @@ class DirectoryReports:
             self._on_fatal(_unrecordable(directory.path, levels[METADATA_VERSION]))
         elif directory.directory_id:
             log.warning("log directory %s is offline", uuid_text(directory.directory_id))
-            self.lifecycle.directory_failed(directory.directory_id)
+            self._lifecycle.directory_failed(directory.directory_id)
 
     def features_changed(self, image: MetadataImage) -> None:
         """Report everything as soon as the metadata.version can record it."""
@@ -94,7 +92,7 @@ class DirectoryReports:
         if level >= DIRECTORY_ASSIGNMENT_LEVEL:
             own = image.cluster.brokers.get(self._broker_id)
             if own is not None and not own.directories:
-                self.lifecycle.register_again()
+                self._lifecycle.register_again()
             self._sender.wake()
             return
         for directory in self._directories:
@@ -110,7 +108,7 @@ class DirectoryReports:
             )
 
     def _holds(self, topic_id: Uuid, partition: int) -> bool:
-        known = self._newest().topics.partition(topic_id, partition)
+        known = self._metadata.newest.topics.partition(topic_id, partition)
         return known is not None and self._broker_id in known.replicas
 
 

@@ -52,6 +52,7 @@ class ReplicaMover:
         self._now_ms = now_ms
         self._waiting: list[Move] = []
         self._running: dict[Move, MoveTask] = {}
+        self._changes: set[asyncio.Task[ErrorCode]] = set()
         self._is_stopped = False
         self.lock = asyncio.Lock()
         replicas.moves.on_begun = self._begun
@@ -66,8 +67,15 @@ class ReplicaMover:
         """Begin to move a hosted replica. A move to another target ends, a move to the same one
         goes on.
 
-        If the target is the present directory, this only ends a move.
+        If the target is the present directory, this only ends a move. A request that is given up,
+        because its client is gone, does not end the change halfway.
         """
+        change = asyncio.get_running_loop().create_task(self._alter(partition, target))
+        self._changes.add(change)
+        change.add_done_callback(self._changes.discard)
+        return await asyncio.shield(change)
+
+    async def _alter(self, partition: Partition, target: LogDirectory) -> ErrorCode:
         async with self.alone(partition):
             replicas = self._replicas
             moves = replicas.moves
@@ -96,7 +104,8 @@ class ReplicaMover:
     async def alone(self, partition: Partition) -> AsyncIterator[None]:
         """Let nothing else change the replica's directory in the body, and nothing delete it.
 
-        Afterwards, do what the metadata asked of the replica meanwhile.
+        Afterwards, do what the metadata asked of the replica meanwhile. The task may be cancelled
+        only when the broker stops: a replica would stay busy, and follow the metadata no more.
         """
         busy, where = self._replicas.busy, partition.topic_partition
         while True:
@@ -147,7 +156,7 @@ class ReplicaMover:
         """End all tasks; the future logs stay, and the next run goes on with them."""
         self._is_stopped = True
         self._waiting.clear()
-        await end(*(task.task for task in self._running.values()))
+        await end(*self._changes, *(task.task for task in self._running.values()))
 
     def _begun(self, move: Move) -> None:
         self._waiting.append(move)

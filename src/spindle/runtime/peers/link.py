@@ -11,7 +11,8 @@ from spindle.client.connection import ClientConnection, Negotiated, ReceivedAnsw
 from spindle.client.errors import ClientError, UnsupportedByPeer
 from spindle.common.errors import ApiError, ProtocolViolation
 from spindle.common.promise import Listener, Promise
-from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey, response_class
+from spindle.protocol import versions
+from spindle.protocol.api import response_class
 from spindle.protocol.message import Message
 from spindle.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from spindle.protocol.messages.fetch import FetchRequest
@@ -24,10 +25,6 @@ from spindle.runtime.peers.security import NO_SECURITY, PeerSecurity
 
 if TYPE_CHECKING:
     from spindle.client.security.login import LoginFlow, LoginRequest
-
-_PRE_VOTE_VERSION: Final = 2
-_TOPIC_ID_VERSION: Final = TOPIC_IDS_FROM[ApiKey.FETCH]
-_VERIFICATION_VERSION: Final = 4
 
 
 class PeerLink:
@@ -234,11 +231,11 @@ def _oldest_version(message: Message) -> int:
     if isinstance(message, VoteRequest) and any(
         partition.pre_vote for topic in message.topics for partition in topic.partitions
     ):
-        return _PRE_VOTE_VERSION
+        return versions.VOTE_PRE_VOTE
     if isinstance(message, FetchRequest):
         for topic in message.topics:
             if not topic.topic:
-                return _TOPIC_ID_VERSION
+                return versions.FETCH_TOPIC_IDS
     if isinstance(message, AddPartitionsToTxnRequest) and message.transactions:
-        return _VERIFICATION_VERSION
+        return versions.ADD_PARTITIONS_TO_TXN_BATCHED
     return 0

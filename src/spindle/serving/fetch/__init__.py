@@ -1,1 +1,1 @@
-"""The parts of a Fetch: sessions wait, partitions are read, responses are sent."""
+"""The parts of a Fetch: its states, its memory, its reads and its response."""

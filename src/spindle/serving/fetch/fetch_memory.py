@@ -1,6 +1,6 @@
-"""Limits the memory that fetches read into, each of them and all together (KIP-541).
+"""Limits the memory of each fetch, and of all fetches together (KIP-541).
 
-Answers that their clients have not taken count, too. Records sent with sendfile are not counted.
+Responses that are not sent completely count, too. Records sent with sendfile do not.
 """
 
 from collections.abc import Callable
@@ -13,18 +13,18 @@ SMALL_FETCH_BYTES: Final = 64 * 1024
 
 
 class UnsentMemory(Protocol):
-    """The answers that clients have not taken yet, of all connections.
+    """The responses of all connections that are not sent completely.
 
     Attributes:
         total_bytes: their size, at least.
-        on_decrease: called when it has become less.
+        on_decrease: called when `total_bytes` decreases.
     """
 
     total_bytes: int
     on_decrease: Callable[[], None]
 
     def make_room(self) -> None:
-        """Count anew, and end connections whose clients have taken nothing for long."""
+        """Recompute `total_bytes`, and close connections whose clients have not read for long."""
         ...
 
 
@@ -36,19 +36,19 @@ class NoSendBacklog:
         self.on_decrease: Callable[[], None] = lambda: None
 
     def make_room(self) -> None:
-        """There is nothing to end."""
+        """Do nothing: no client is slow."""
 
 
 class FetchMemory:
     """Grants bytes to fetches while they read from disk.
 
     When half of the memory is in use, a new fetch gets little: its client makes progress and
-    fetches again. A consumer may have to wait. The last quarter is for clients that have taken
-    what they were sent, so that those that take nothing cannot stop them.
+    fetches again. A consumer may have to wait. The last quarter is reserved for clients that have
+    read their responses, so that slow clients cannot block them.
 
     Args:
-        max_bytes: what one fetch may have, `fetch.max.bytes`.
-        together_bytes: what all may have.
+        max_bytes: the limit of one fetch, `fetch.max.bytes`.
+        together_bytes: the limit of all fetches together.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class FetchMemory:
         return self._together_bytes if is_prompt else self._together_bytes // 4 * 3
 
     def grant(self, wanted_bytes: int) -> int:
-        """Return how many bytes may be read; give them back when the fetch is answered."""
+        """Return how many bytes may be read; release them when the response is sent."""
         granted = min(wanted_bytes, self.max_bytes)
         if self.granted_bytes + granted > self._together_bytes:
             granted = min(granted, SMALL_FETCH_BYTES)
@@ -83,8 +83,8 @@ class FetchMemory:
         """Return how many bytes a consumer may read; 0 if it must wait.
 
         Args:
-            least_bytes: the size that its first batch may have, which is given whole.
-            is_prompt: the client has taken what it was sent before.
+            least_bytes: the maximum size of its first batch, which is always read as a whole.
+            is_prompt: the client has read its earlier responses.
         """
         least = min(least_bytes, self._together_bytes // 4)
         granted = max(min(wanted_bytes, self.max_bytes), least)
@@ -101,16 +101,16 @@ class FetchMemory:
         return self._used_bytes + count <= self._most_bytes(is_prompt)
 
     def give_back(self, granted_bytes: int) -> None:
-        """End a grant."""
+        """Release granted bytes."""
         self.granted_bytes -= granted_bytes
         self._wake()
 
     def wait(self, wake: Callable[[], None], least_bytes: int, *, is_prompt: bool) -> None:
-        """Call `wake` once when there may be room for so many bytes, in the order of the calls."""
+        """Call `wake` once when this many bytes may be available, in the order of the calls."""
         self._waiting[not is_prompt][wake] = min(least_bytes, self._together_bytes // 4)
 
     def forget(self, wake: Callable[[], None]) -> None:
-        """Let a fetch wait no more."""
+        """Cancel the `wait` of a fetch."""
         for waiting in self._waiting:
             waiting.pop(wake, None)
 
@@ -130,8 +130,8 @@ class FetchShare:
     """The memory of one fetch.
 
     Attributes:
-        room: how many bytes the present read may find, in memory or in files.
-        is_refused: there was no memory to read into.
+        room: how many bytes the current read may return, in memory or as ranges of files.
+        is_refused: the last `ask` was refused for lack of memory.
     """
 
     __slots__ = ("_granted", "_least", "_memory", "_owner", "is_refused", "room")
@@ -143,7 +143,7 @@ class FetchShare:
         self.is_refused = False
 
     def take(self, wanted_bytes: int) -> None:
-        """Take memory for a client that never waits."""
+        """Take memory for a client that must not wait."""
         self._granted = self.room = self._memory.grant(wanted_bytes)
 
     @property
@@ -151,9 +151,10 @@ class FetchShare:
         return self._owner is not None and self._owner.may_send_directly
 
     def ask(self, wanted_bytes: int, least_bytes: int) -> None:
-        """Take memory to read into, if there is some; see `FetchMemory.ask`.
+        """Take memory to read into, if available; see `FetchMemory.ask`.
 
-        Records that go from a file to the socket need none, so there is room for them in any case.
+        Records that are sent from their file with sendfile need no memory, so they may always be
+        read.
         """
         self._least = least_bytes
         self._granted = self._memory.ask(wanted_bytes, least_bytes, is_prompt=self._is_prompt)
@@ -161,17 +162,17 @@ class FetchShare:
         self.room = min(wanted_bytes, self._granted or self._memory.max_bytes)
 
     def give_back(self) -> None:
-        """End the present read."""
+        """End the current read."""
         granted, self._granted = self._granted, 0
         if granted:
             self._memory.give_back(granted)
 
     def wait(self, wake: Callable[[], None]) -> None:
-        """Call `wake` once when there may be room, if the last `ask` was refused."""
+        """If the last `ask` was refused, call `wake` once when memory may be available."""
         if self.is_refused:
             self._memory.wait(wake, self._least, is_prompt=self._is_prompt)
 
     def forget(self, wake: Callable[[], None]) -> None:
-        """Wait no more."""
+        """Cancel `wait`."""
         if self.is_refused:
             self._memory.forget(wake)

@@ -1,8 +1,9 @@
-"""The answer to a fetch, from the reads of its partitions, and what it adds to the traffic."""
+"""Build the response to a fetch from the reads of its partitions; charge quotas, count traffic."""
 
 from collections.abc import Iterable, Mapping
 
 from spindle.common.errors import ErrorCode
+from spindle.protocol import versions
 from spindle.protocol.codec import encode_parts
 from spindle.protocol.messages.fetch import FetchResponse
 from spindle.replication.fetch_session import (
@@ -14,7 +15,6 @@ from spindle.replication.fetch_session import (
 from spindle.serving.context import RequestContext
 from spindle.serving.fetch.fetch_states import ReadState
 from spindle.serving.fetch.partition_read import (
-    FIRST_TOPIC_ID_VERSION,
     FetchRequester,
     PartitionRead,
 )
@@ -31,14 +31,14 @@ def fetch_answer(
     fetcher: FetchRequester,
     reads: Mapping[PartitionKey, PartitionRead],
 ) -> tuple[FetchResponse, list[PartitionRead]]:
-    """Return the answer and the reads that it shows.
+    """Return the response and the reads that it contains.
 
-    An answer of a session leaves out partitions about which there is nothing new.
+    In a fetch session, the response leaves out unchanged partitions.
     """
     response = FetchResponse(session_id=fetched.session_id)
     topics: dict[tuple[str, bytes], _Topic] = {}
     shown: list[PartitionRead] = []
-    by_id = context.api_version >= FIRST_TOPIC_ID_VERSION
+    by_id = context.api_version >= versions.FETCH_TOPIC_IDS
     leaders: dict[int, None] = {}
     for topic_key, read in reads.items():
         data = read.data
@@ -79,7 +79,7 @@ def _add_endpoints(
 
 
 def _is_news(read: PartitionRead) -> bool:
-    """Return True if the fetcher has to hear of the partition even without records."""
+    """Return True if the response must contain the partition even without records."""
     if read.state is ReadState.AHEAD:
         return False
     data = read.data
@@ -94,7 +94,7 @@ def charge(
     fetcher: FetchRequester,
     response: FetchResponse,
 ) -> int:
-    """Return how many ms the client's quotas make it wait."""
+    """Charge the client's quotas; return its throttle time in ms."""
     if fetcher.is_replica or not services.quotas.is_active:
         return 0
     version = context.api_version
@@ -115,7 +115,7 @@ def count_consumed(services: BrokerServices, shown: Iterable[PartitionRead]) -> 
 
 
 def count_replicated(services: BrokerServices, shown: Iterable[PartitionRead]) -> None:
-    """Count a follower's records as replicated bytes and in the leader's throttle."""
+    """Count a follower's records as replicated bytes, and against the leader's throttle."""
     for read in shown:
         size = len(read.data.records or b"")
         services.traffic.replicated_bytes += size
@@ -132,14 +132,14 @@ def found_bytes(reads: Mapping[PartitionKey, PartitionRead]) -> int:
 
 
 def has_bytes(reads: Mapping[PartitionKey, PartitionRead], min_bytes: int) -> bool:
-    """Return True if `min_bytes` were read, or if waiting would not bring more."""
+    """Return True if `min_bytes` were read, or if waiting could not add to them."""
     if found_bytes(reads) >= min_bytes:
         return True
     return sum(read.counted_bytes for read in reads.values()) >= min_bytes
 
 
 def keep_for_next_fetch(session: FetchSession, reads: Mapping[PartitionKey, PartitionRead]) -> None:
-    """Mark partitions for the next fetch; those that did not fit come first."""
+    """Mark partitions for the next fetch, those that did not fit into this one first."""
     dirty = session.dirty
     served: list[FetchedPartition] = []
     for key, read in reads.items():

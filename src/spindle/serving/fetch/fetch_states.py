@@ -1,4 +1,4 @@
-"""The states of a fetch, and of one partition in it, with what they allow and what follows them."""
+"""The states of a fetch and of each partition in it, their permitted actions and transitions."""
 
 from enum import Enum, IntEnum
 from typing import Final
@@ -9,20 +9,22 @@ class ReadState(Enum):
 
     Attributes:
         can_read: records up to the end offset may be read.
-        must_answer: the whole fetch is answered now, and this partition is told.
-        can_settle: once everything is read, the partition needs no look until something happens.
+        must_answer: the fetch is answered now, and the response contains this partition.
+        can_settle: once everything is read, the partition is not checked again until an event
+        occurs.
     """
 
     READABLE = (True, False, True)
-    """Read what is there, wait if nothing is."""
+    """Records are read as they come; without records the fetch waits."""
     POSITIONS_CHANGED = (True, True, True)
-    """The same, but the high watermark or log start must be sent at once."""
+    """Like READABLE, but the high watermark or log start must be sent at once."""
     THROTTLED = (False, False, True)
-    """A throttle keeps the records for later (KIP-73)."""
+    """The records wait because the throttle is exceeded (KIP-73)."""
     AHEAD = (False, False, False)
-    """A follower names an epoch or partition that this broker has not heard of: it waits."""
+    """A follower names an epoch or partition that is not in this broker's metadata yet: it
+    waits."""
     REFUSED = (False, True, False)
-    """There is nothing to read: an error, a divergence or another replica to read from."""
+    """Nothing is read: the response has an error, a divergence or another replica to read from."""
 
     def __init__(self, can_read: bool, must_answer: bool, can_settle: bool) -> None:
         self.can_read = can_read
@@ -31,26 +33,26 @@ class ReadState(Enum):
 
 
 class FetchState(IntEnum):
-    """How far a fetch is; the tables below give the state that follows each event."""
+    """The progress of a fetch; the tables below map state and event to the next state."""
 
     PARKED = 0
-    """Too little is there; the fetch waits for a change or for its time to be over."""
+    """Less than `min_bytes` is available; the fetch waits for an event or its timeout."""
     READING = 1
-    """Directories read; the fetch is parked again if that is too little."""
+    """Directories are being read; with less than `min_bytes`, the fetch is parked again."""
     READING_AGAIN = 2
-    """The same, but something happened meanwhile: look again before parking."""
+    """Like READING, but an event occurred: check the partitions again before parking."""
     FINISHING = 3
-    """Directories read; the fetch is answered with whatever they find."""
+    """Directories are being read; the fetch is answered with whatever they return."""
     ANSWERED = 4
 
 
 _PARKED, _READING, _AGAIN, _FINISHING, _ANSWERED = FetchState
 
 ON_CHANGE: Final = (_PARKED, _AGAIN, _AGAIN, _FINISHING, _ANSWERED)
-"""By state: something happened to a partition. A parked fetch looks at it now."""
+"""On an event of a partition. A parked fetch checks the partition now."""
 ON_RECORDS: Final = (_READING, _READING, _AGAIN, _FINISHING, _ANSWERED)
-"""By state: there are records, so a parked fetch reads them."""
+"""On available records. A parked fetch reads them."""
 ON_DUE: Final = (_FINISHING, _FINISHING, _FINISHING, _FINISHING, _ANSWERED)
-"""By state: the fetch must be answered. A parked fetch reads what is there first."""
+"""On the need to answer. A parked fetch first reads the available records."""
 ON_TOO_LITTLE: Final = (_PARKED, _PARKED, _PARKED, _ANSWERED, _ANSWERED)
-"""By state: the directories have found less than `min_bytes`."""
+"""On a completed read of less than `min_bytes`."""

@@ -19,7 +19,7 @@ from spindle.serving.fetch.sendfile_response import (
 )
 
 MIN_SENT_BYTES: Final = 64 * 1024
-"""Records of a partition go from its file to the socket if they are at least so large."""
+"""Minimum size of a partition's records for sending them from their file with sendfile."""
 
 
 def read_logs(
@@ -33,10 +33,11 @@ def read_logs(
 ) -> list[ReadResult]:
     """Read several logs of one directory, on its thread, within `room` bytes.
 
-    The first batch of an answer is given whole, however large (KIP-74), so that a consumer can
-    always get on. The result is None for a log for which no room was left. `is_committed` asks for
-    the aborted transactions, too (KIP-98). With `may_locate`, large records are not read; the
-    result then has their range in the file. Without `may_read`, there is no memory for others.
+    The first batch of a response is returned whole, however large (KIP-74), so that a consumer
+    always makes progress. The result of a log is None if no room was left for it. `is_committed`
+    asks for the aborted transactions, too (KIP-98). With `may_locate`, large records are not read,
+    and the result has their range in the file. Without `may_read`, no other records are read, for
+    lack of memory.
     """
     results: list[ReadResult] = []
     for log, offset, max_bytes, end_offset in items:
@@ -80,13 +81,15 @@ def read_logs(
 
 
 class ReadAndSend(NamedTuple):
-    """A read on a directory's thread, which sends the answer itself if its records are large.
+    """A read on a directory's thread, which sends the response itself if the records are large.
 
     Attributes:
         executor: the directory's.
-        missing_bytes: the least that is an answer; less is returned as `read_logs` returns it.
-        compose: makes the frame of the answer from the results.
-        may_read: False if there is no memory for records that are not sent from their file.
+        missing_bytes: minimum size for sending a response; a smaller result is returned as by
+        `read_logs`.
+        compose: builds the frame of the response from the results.
+        may_read: False if no memory is available, so that only records sent with sendfile may be
+        read.
     """
 
     executor: DirectoryExecutor
@@ -102,7 +105,7 @@ class ReadAndSend(NamedTuple):
         has_any: bool,
         is_committed: bool,
     ) -> list[ReadResult] | PartialResponse | PendingResponse | None:
-        """Return the results of the read, or the answer; None if the socket was taken back."""
+        """Return the results of the read or the response; None if the socket was taken back."""
         may_read = self.may_read
         results = read_logs(items, room, has_any, is_committed, may_locate=True, may_read=may_read)
         found_bytes, has_range = 0, False

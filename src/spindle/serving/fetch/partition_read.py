@@ -10,7 +10,7 @@ from spindle.disks.log_directory import LogDirectory
 from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.log.log import Log
 from spindle.log.segments.file_range import FileRange
-from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
+from spindle.protocol import versions
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.records.batch import batches
 from spindle.replicas.partition import Partition
@@ -24,11 +24,6 @@ from spindle.serving.services import BrokerServices
 
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 
-FIRST_TOPIC_ID_VERSION: Final = TOPIC_IDS_FROM[ApiKey.FETCH]
-_FIRST_FOLLOWER_READ_VERSION: Final = 11
-_FIRST_DIVERGING_VERSION: Final = 12
-_FIRST_REPLICA_STATE_VERSION: Final = 15
-_FIRST_NODE_ENDPOINTS_VERSION: Final = 16
 _READ_COMMITTED: Final = 1
 _NO_DIVERGENCE: Final = PartitionData.EpochEndOffset()
 _SAME_LEADER: Final = PartitionData.LeaderIdAndEpoch()
@@ -50,7 +45,7 @@ class Found(NamedTuple):
 
 
 ReadResult: TypeAlias = Found | ApiError | None
-"""None if the answer had no room left."""
+"""None if the response had no room left."""
 
 
 class FetchRequester(NamedTuple):
@@ -79,9 +74,9 @@ class FetchRequester(NamedTuple):
 
 
 def fetcher_of(context: RequestContext, request: FetchRequest) -> FetchRequester:
-    """Return who sends the request."""
+    """Return the client of a request."""
     version = context.api_version
-    if version >= _FIRST_REPLICA_STATE_VERSION:
+    if version >= versions.FETCH_REPLICA_STATE:
         state = request.replica_state
         replica_id, broker_epoch = state.replica_id, state.replica_epoch
     else:
@@ -95,17 +90,17 @@ def fetcher_of(context: RequestContext, request: FetchRequest) -> FetchRequester
         request.rack_id,
         request.isolation_level == _READ_COMMITTED and not is_replica,
         is_replica,
-        is_replica or version < _FIRST_FOLLOWER_READ_VERSION,
+        is_replica or version < versions.FETCH_FROM_FOLLOWER,
         context,
     )
 
 
 class PartitionRead:
-    """One partition of a fetch: what is to be read of it, and what its answer says.
+    """One partition of a fetch: its read limits and its response.
 
     Attributes:
         name: the topic; "" while a topic id is unknown here.
-        end_offset: how far this fetcher may read (exclusive).
+        end_offset: the offset up to which this client may read (exclusive).
         state: READABLE until `prepare` decides otherwise.
     """
 
@@ -136,31 +131,31 @@ class PartitionRead:
 
     @property
     def directory(self) -> LogDirectory:
-        """Return where the log is at present."""
+        """Return the current directory of the log."""
         assert self.partition is not None
         return self.partition.directory
 
     @property
     def has_data(self) -> bool:
-        """Return True if there are records that may be read now."""
+        """Return True if records are available for this client."""
         return self.state.can_read and self.wanted.fetch_offset < self.end_offset
 
     @property
     def largest_batch(self) -> int:
-        """Return the size that a batch may have."""
+        """Return the maximum size of a batch."""
         return 0 if self.partition is None else self.partition.log.config.max_message_bytes
 
     @property
     def is_settled(self) -> bool:
-        """Return True if the partition needs no look before something happens to it."""
+        """Return True if the partition need not be checked before its next event."""
         return self.state.can_settle and self.wanted.fetch_offset >= self.end_offset
 
     @property
     def counted_bytes(self) -> int:
         """Return the bytes that count towards `min_bytes`.
 
-        If the partition has more than its limit lets through, they are the whole limit, also where
-        it falls into a batch, which is then left out: waiting would not bring more.
+        If the partition has more than its limit, return the limit, even if it falls into a batch,
+        which is then left out: waiting would not add to it.
         """
         records = self.data.records or b""
         next_offset = self.end_offset
@@ -176,7 +171,7 @@ class PartitionRead:
         self.state = ReadState.REFUSED
 
     def refuse(self, code: ErrorCode, services: BrokerServices, fetcher: FetchRequester) -> None:
-        """Let a follower wait if its metadata is newer than this broker's; tell others the error.
+        """Let a follower wait if its metadata is newer than this broker's; return others the error.
 
         The error of a lost leadership names the new leader (KIP-951).
         """
@@ -191,14 +186,14 @@ class PartitionRead:
         self._tell_leader(services, fetcher)
 
     def give_up_waiting(self) -> None:
-        """Answer a follower that is still ahead of this broker's metadata with the error."""
+        """Return the error to a follower whose metadata is still newer than this broker's."""
         if self.state is ReadState.AHEAD:
             self.state = ReadState.REFUSED
 
     # -- deciding
 
     def prepare(self, services: BrokerServices, fetcher: FetchRequester) -> None:
-        """Decide what the fetcher is told and how far it may read.
+        """Decide on error, positions and the offset up to which the client may read.
 
         Take a follower's fetch offset as its acknowledgement, which may move the high watermark.
         """
@@ -206,7 +201,7 @@ class PartitionRead:
             self.fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             self.data.aborted_transactions = []
             return
-        if fetcher.api_version >= FIRST_TOPIC_ID_VERSION and not self.name:
+        if fetcher.api_version >= versions.FETCH_TOPIC_IDS and not self.name:
             self.refuse(ErrorCode.UNKNOWN_TOPIC_ID, services, fetcher)
             self.data.aborted_transactions = []
             return
@@ -218,7 +213,7 @@ class PartitionRead:
         if asks_for_rack and self._is_sent_elsewhere(services, fetcher, partition):
             return
         if (
-            fetcher.api_version >= _FIRST_DIVERGING_VERSION
+            fetcher.api_version >= versions.FETCH_DIVERGING_EPOCH
             and wanted.last_fetched_epoch >= 0
             and self._diverges(log)
         ):
@@ -240,7 +235,7 @@ class PartitionRead:
         return not self.name or may_use_topic(services, fetcher.context, Operation.READ, self.name)
 
     def take_offsets(self, services: BrokerServices, fetcher: FetchRequester) -> None:
-        """Decide how far the fetcher may read in a partition that it may read at all."""
+        """Compute the offset up to which the client may read, in a readable partition."""
         partition, data = self.partition, self.data
         assert partition is not None
         log = partition.log
@@ -270,7 +265,7 @@ class PartitionRead:
     def _is_sent_elsewhere(
         self, services: BrokerServices, fetcher: FetchRequester, partition: Partition
     ) -> bool:
-        """Send a consumer to a replica in its rack, if there is one; return True then."""
+        """Redirect a consumer to a replica in its rack; return False if there is none."""
         self.data.preferred_read_replica = preferred_read_replica(
             partition,
             services.metadata.image,
@@ -285,7 +280,7 @@ class PartitionRead:
         return True
 
     def _find(self, services: BrokerServices, fetcher: FetchRequester) -> Partition | None:
-        """Return the partition if this fetcher may read it; otherwise set the error."""
+        """Return the partition if this client may read it; otherwise set the error."""
         replicas, key = services.replicas, self.wanted.key
         partition = replicas.lookup(self.name, key.partition)
         self.wanted.attach(partition)
@@ -309,7 +304,7 @@ class PartitionRead:
         return partition
 
     def _take_progress(self, partition: Partition, fetcher: FetchRequester) -> None:
-        """Acknowledge for the follower everything before its fetch offset."""
+        """Record that the follower has all records below its fetch offset."""
         wanted = self.wanted
         partition.follower_fetched(
             fetcher.replica_id,
@@ -330,7 +325,7 @@ class PartitionRead:
         )
 
     def _must_report_positions(self) -> bool:
-        """Return True if someone waits for this follower to hear the leader's positions.
+        """Return True if the leader's positions must reach this follower at once.
 
         DeleteRecords waits for the log start; consumers that read from the follower wait for its
         high watermark (KIP-392).
@@ -345,7 +340,7 @@ class PartitionRead:
         )
 
     def _diverges(self, log: Log) -> bool:
-        """Return True if the follower's log diverges; the response then says where (KIP-595)."""
+        """Return True if the follower's log diverges: the response has the offset (KIP-595)."""
         wanted, data = self.wanted, self.data
         end = log.end_offset_for_epoch(wanted.last_fetched_epoch)
         if end.epoch < 0 or wanted.fetch_offset < log.log_start_offset:
@@ -366,7 +361,7 @@ class PartitionRead:
         data.log_start_offset = log.log_start_offset
 
     def _hide_positions(self) -> None:
-        """Leave the log's offsets out of an answer without records, as Kafka does."""
+        """Omit the log's offsets from a response without records, as Kafka does."""
         data = self.data
         data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
 
@@ -375,7 +370,7 @@ class PartitionRead:
         data = self.data
         if (
             data.error_code in _LEADER_ERRORS
-            and fetcher.api_version >= _FIRST_NODE_ENDPOINTS_VERSION
+            and fetcher.api_version >= versions.FETCH_NODE_ENDPOINTS
         ):
             leader, epoch = services.replicas.leader_of(self.name, self.wanted.key.partition)
             data.current_leader = PartitionData.LeaderIdAndEpoch(
@@ -385,7 +380,7 @@ class PartitionRead:
     # -- what was read
 
     def take(self, result: ReadResult) -> int:
-        """Take the result of the directory's thread; return the bytes of records in it."""
+        """Store the result of the directory's thread; return the size of its records in bytes."""
         if result is None:
             return 0
         if isinstance(result, ApiError):
@@ -403,7 +398,7 @@ class PartitionRead:
         return len(result.records)
 
     def restore(self) -> None:
-        """Drop what was read: it is read anew when there is more."""
+        """Drop the records that were read; they are read again together with more."""
         self.data.records = b""
         if self.data.aborted_transactions:
             self.data.aborted_transactions = []

@@ -1,4 +1,4 @@
-"""The unsent part of an answer whose records are in files."""
+"""The unsent part of a response whose records are in files."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -8,17 +8,17 @@ from spindle.common.ports import Bytes
 from spindle.log.segments.file_range import FileRange
 
 Part: TypeAlias = Bytes | FileRange
-"""A piece of an answer."""
+"""A piece of a response."""
 
 _MAX_BUFFERS: Final = 64
-"""Pieces in memory that are sent in one step."""
+"""Maximum number of pieces in memory that are sent in one step."""
 
 
 class AnswerParts:
-    """The pieces of an answer that are still to be sent, in order. For one thread at a time.
+    """The unsent pieces of a response, in order. Used by one thread at a time.
 
     Attributes:
-        size_bytes: of everything that is left.
+        size_bytes: of all unsent pieces.
     """
 
     __slots__ = ("_done_bytes", "_parts", "size_bytes")
@@ -34,7 +34,7 @@ class AnswerParts:
         return sum(len(part) for part in self._parts if not isinstance(part, FileRange))
 
     def front(self) -> FileRange | list[memoryview]:
-        """Return what comes next: a range of a file, or pieces in memory."""
+        """Return the next part to send: a range of a file, or pieces in memory."""
         if isinstance(self._parts[0], FileRange):
             return self._parts[0]
         pieces: list[memoryview] = []
@@ -47,7 +47,7 @@ class AnswerParts:
 
     @property
     def front_bytes(self) -> int:
-        """Return how many bytes are left of the piece that comes next."""
+        """Return the number of unsent bytes of the next piece."""
         return len(self._parts[0]) - self._done_bytes
 
     def send_file(self, socket_descriptor: int) -> int:
@@ -67,7 +67,7 @@ class AnswerParts:
                 part.unpin()
 
     def take(self, most_bytes: int) -> list[Bytes]:
-        """Take at most `most_bytes` of the next bytes; read those that are in a file.
+        """Remove and return at most `most_bytes` unsent bytes; read them if they are in a file.
 
         Raises:
             OSError: of the disk.
@@ -87,13 +87,13 @@ class AnswerParts:
         return taken
 
     def pin_files(self) -> None:
-        """Keep the files open for later jobs."""
+        """Keep the files open for the next jobs."""
         for part in self._parts:
             if isinstance(part, FileRange):
                 part.pin()
 
     def unpin_files(self) -> None:
-        """End `pin_files`, and send nothing more."""
+        """Release the files; nothing more can be sent."""
         for part in self._parts:
             if isinstance(part, FileRange):
                 part.unpin()

@@ -1,11 +1,10 @@
-"""Answers whose records go from a file to the socket, sent by the thread of a log directory.
+"""Responses whose records a directory's thread sends from their file with sendfile.
 
-Finding the batches, writing the answer and sending its beginning is one job of the directory's
-thread. A connection lends its socket for a job, if nothing else is to be sent on it. The thread
-sends as much as the socket takes at once. If the client has taken its last answers, the job then
-waits for room in the socket, for a short time, while the thread does other jobs. Otherwise the
-connection sends a small piece; when the client has taken it, the socket has room again, and another
-job goes on.
+One job of the directory's thread finds the batches, builds the response and sends its beginning. A
+connection lends its socket to a job if it has nothing else to send. The thread sends as much as the
+socket accepts at once. If the client has read its earlier responses, the job then waits a short
+time until the socket is writable, while the thread runs other jobs. Otherwise the connection sends
+a small piece; as soon as that is sent, the socket is writable again, and another job continues.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,13 +22,13 @@ from spindle.protocol.single_produce import write_single_produced
 from spindle.serving.fetch.response_parts import AnswerParts, Part
 
 _LAST_PIECE_BYTES: Final = 64 * 1024
-"""A rest that is so small is read and handed to the connection as a whole."""
+"""An unsent part of at most this size is read and handed to the connection as a whole."""
 _PROBE_BYTES: Final = 4096
-"""Handed to the connection while the socket is full; when they are sent, it has room."""
+"""Size of the piece for the connection while the socket is full; once sent, it has room again."""
 
 
 class AnswerCutOff(Exception):
-    """An answer cannot be completed, and some of it may have been sent: close the connection."""
+    """A response cannot be completed and may be partly sent: the connection must be closed."""
 
 
 class BorrowedSocket(Protocol):
@@ -37,7 +36,7 @@ class BorrowedSocket(Protocol):
 
     Attributes:
         descriptor: descriptor to poll for writability after a partial `send`:
-            `send` can then be used again until `end`. -1 if the loan ended with the `send`.
+            `send` can then be used again until `end`. -1 if the socket was returned by `send`.
     """
 
     descriptor: int
@@ -45,13 +44,13 @@ class BorrowedSocket(Protocol):
     def send(self, begin: Callable[[], AnswerParts]) -> "SocketWait | None":
         """Send as much of the response as the socket accepts now. Runs on the disk thread.
 
-        An error of the socket is left to the connection, which meets it when it sends.
+        A socket error is left to the connection, which gets it with its next send.
 
         Args:
-            begin: returns the answer.
+            begin: returns the response.
 
         Returns:
-            None if the loan was taken back before.
+            None if the connection took the socket back before.
 
         Raises:
             RangeLost: bytes of an earlier job were cut from the log meanwhile.
@@ -59,7 +58,7 @@ class BorrowedSocket(Protocol):
         ...
 
     def end(self) -> None:
-        """End a loan that went on after a `send`."""
+        """Return a socket that was kept after `send`."""
         ...
 
     def take_back(self) -> bool:
@@ -68,11 +67,11 @@ class BorrowedSocket(Protocol):
 
 
 class SocketWait(NamedTuple):
-    """How a job left the socket.
+    """The state of the socket after a job.
 
     Attributes:
-        sent_bytes: how many it took.
-        is_full: it takes nothing more now; False if all is sent, or if sending failed.
+        sent_bytes: number of bytes sent.
+        is_full: it accepts no more bytes now; False if everything is sent, or if sending failed.
     """
 
     sent_bytes: int
@@ -89,20 +88,20 @@ class SocketOwner(Protocol):
     may_send_directly: bool
 
     def borrow_socket(self) -> BorrowedSocket | None:
-        """Return a loan, which must be used or taken back; None if answers can only be handed over.
+        """Return the socket, which must be used or taken back; None if it cannot be lent.
 
-        Call it while the answer to the request is the next thing to be sent.
+        Call it only while the response to the request is the next one to send.
         """
         ...
 
 
 class PartialResponse(NamedTuple):
-    """An answer of which some bytes, or all, were sent already.
+    """A response that was sent partly or completely.
 
     Attributes:
         sent_bytes: how many.
-        next: what the connection has to send now.
-        rest: what a job sends after that; None at the end of the answer.
+        next: the bytes that the connection must send now.
+        rest: the part that a job sends after that; None at the end of the response.
     """
 
     sent_bytes: int
@@ -114,7 +113,7 @@ class StreamedResponse:
     """The unsent part of a response that jobs on a directory's thread send in pieces.
 
     Args:
-        compose: makes the frame, on the directory's thread.
+        compose: builds the frame, on the directory's thread.
     """
 
     __slots__ = ("_compose", "_executor", "_parts")
@@ -130,11 +129,11 @@ class StreamedResponse:
         return 0 if self._parts is None else self._parts.memory_bytes
 
     def go_on(self, done: Callback[PartialResponse | None], loan: BorrowedSocket | None) -> None:
-        """Start the next job. Call it when the connection has nothing left to send.
+        """Start the next job. Call it when the connection has sent all its bytes.
 
         Args:
             done: called on the event loop with the result of `send_on`, or its error.
-            loan: None if no socket can be lent at present: a piece is then read instead.
+            loan: None if the socket cannot be lent now: a piece is then read instead.
         """
         self._executor.call(done, self.send_on, loan)
 
@@ -162,7 +161,7 @@ class StreamedResponse:
         return PendingResponse(self, loan, room.sent_bytes)
 
     def hand_over(self, room: SocketWait) -> PartialResponse:
-        """Return what the connection has to do next; see `send_on` for the errors."""
+        """Return the connection's next step; see `send_on` for the errors."""
         parts = self.begun()
         is_probe = room.is_full and parts.size_bytes > _LAST_PIECE_BYTES
         piece = parts.take(_PROBE_BYTES if is_probe else _LAST_PIECE_BYTES)
@@ -172,7 +171,7 @@ class StreamedResponse:
         return PartialResponse(room.sent_bytes, piece, self)
 
     def begun(self) -> AnswerParts:
-        """Return what is left of the answer, on the directory's thread."""
+        """Return the unsent part of the response, on the directory's thread."""
         parts = self._parts
         if parts is None:
             parts = self._parts = AnswerParts(self._compose())
@@ -189,7 +188,7 @@ class StreamedResponse:
 
 
 class PendingResponse(Unfinished):
-    """A job that waits until the socket has room for more of an answer."""
+    """A job that waits until the socket is writable."""
 
     __slots__ = ("_answer", "_loan", "_sent_bytes")
 

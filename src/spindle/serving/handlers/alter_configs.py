@@ -69,7 +69,7 @@ async def alter_own_first(
     change_own: Callable[[Any], Awaitable[bool]],
     forward: Callable[[_Request, RequestContext], Awaitable[Any]],
 ) -> Any:
-    """Give each resource to `change_own`, and those that it leaves to `forward` in one request.
+    """Apply `change_own` to each resource, and forward the others in one request.
 
     Args:
         change_own: returns True if the resource needs no forwarding; an ApiError is its result.

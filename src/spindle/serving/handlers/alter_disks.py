@@ -1,10 +1,11 @@
-"""AlterDisks, one of Spindle's own APIs: log directories are added, re-admitted and retired."""
+"""AlterDisks, one of Spindle's own APIs: add, re-admit and retire log directories."""
 
 from collections.abc import Mapping
 
 from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.common.uuids import ZERO_UUID
 from spindle.disks.alter_disks import DirectoryAction, DirectoryInUse, ReplicaState
 from spindle.protocol.messages.alter_disks import AlterDisksRequest, AlterDisksResponse
 from spindle.serving.context import RequestContext
@@ -45,7 +46,7 @@ async def alter_disks(
         )
     return AlterDisksResponse(
         path=done.path,
-        directory_id=done.directory_id or bytes(16),
+        directory_id=done.directory_id or ZERO_UUID,
         was_formatted=done.was_formatted,
         topics=_topics(done.replicas),
     )

@@ -7,13 +7,12 @@ from typing import Final, NamedTuple
 from spindle.common.errors import ErrorCode
 from spindle.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from spindle.metadata.image import MetadataImage
+from spindle.protocol import versions
 from spindle.protocol.api import API_VERSIONS, APIS, PRODUCE
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from spindle.serving.context import RequestContext
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-_FIRST_CLIENT_SOFTWARE_VERSION: Final = 3
-_FIRST_MIN_ZERO_FEATURES_VERSION: Final = 4
 _NO_NODE: Final = -1
 
 
@@ -57,7 +56,7 @@ def _is_valid(request: ApiVersionsRequest, version: int) -> bool:
     """
     if (request.cluster_id is None) != (request.node_id == _NO_NODE):
         return False
-    return version < _FIRST_CLIENT_SOFTWARE_VERSION or bool(
+    return version < versions.API_VERSIONS_CLIENT_SOFTWARE or bool(
         _SOFTWARE.fullmatch(request.client_software_name)
         and _SOFTWARE.fullmatch(request.client_software_version)
     )
@@ -93,7 +92,7 @@ def _answer(
 ) -> ApiVersionsResponse:
     """Answer a valid request. As in Kafka, a feature at level 0 is not listed."""
     # Clients before version 4 cannot parse a feature whose minimum is 0 (KAFKA-17011).
-    show_all = context.api_version >= _FIRST_MIN_ZERO_FEATURES_VERSION
+    show_all = context.api_version >= versions.API_VERSIONS_MIN_ZERO_FEATURES
     finalized = dict(image.features.levels)
     if kraft_version:
         finalized[KRAFT_VERSION] = kraft_version

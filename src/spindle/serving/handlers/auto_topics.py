@@ -19,10 +19,10 @@ _TIMEOUT_MS: Final = 5000
 async def create_missing_topics(
     services: BrokerServices, context: RequestContext, names: list[str], *, may_create: bool
 ) -> dict[str, ErrorCode]:
-    """Ask for the creation of missing topics if that is allowed; return a code for each.
+    """Request the creation of missing topics if that is allowed; return an error code for each.
 
-    A topic that was just asked for is answered UNKNOWN_TOPIC_OR_PARTITION: the client asks again.
-    More names than the controller creates at once are answered so and not asked for.
+    A requested topic gets UNKNOWN_TOPIC_OR_PARTITION, and the client retries. So do names beyond
+    the controller's limit, which are not requested.
     """
     codes: dict[str, ErrorCode] = {}
     wanted: list[str] = []

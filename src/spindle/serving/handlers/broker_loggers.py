@@ -1,6 +1,6 @@
 """Levels of a broker's loggers (KIP-412), in Kafka's names of levels.
 
-They belong to this process: a restart forgets them.
+They are not stored: a restart resets them.
 """
 
 import logging

@@ -26,7 +26,7 @@ Entry = DescribeClientQuotasResponse.EntryData
 def describe_client_quotas(
     services: BrokerServices, context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
-    """Describe the entities that match all components; with `strict` they have no other part."""
+    """Describe the entities that match all components, with `strict` exactly these components."""
     refusal = _refusal(request)
     if not may_use_cluster(services, context, Operation.DESCRIBE_CONFIGS):
         refusal = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None

@@ -22,7 +22,7 @@ from spindle.coordinator.offset_requests import (
     commit_error,
 )
 from spindle.metadata.image import MetadataImage
-from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
+from spindle.protocol import versions
 from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -31,9 +31,6 @@ from spindle.serving.cooperative import cooperatively
 from spindle.serving.handlers.groups import GroupServices, client_of
 from spindle.serving.permissions import check_group, may_use_topic
 
-_TOPIC_IDS_FROM_VERSION: Final = TOPIC_IDS_FROM[ApiKey.OFFSET_COMMIT]
-_BATCHED_FETCH_FROM_VERSION: Final = 8
-_TOP_LEVEL_ERROR_FROM_VERSION: Final = 2
 _NO_OFFSET: Final = -1
 
 RequestedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -78,7 +75,10 @@ def _known_partitions(
     refused: list[CommittedTopic],
 ) -> OffsetCommitRequest.OffsetCommitRequestTopic | None:
     """Fill in the topic's name and id, and keep the partitions that exist; None if none does."""
-    topics, by_id = services.metadata.image.topics, context.api_version >= _TOPIC_IDS_FROM_VERSION
+    topics, by_id = (
+        services.metadata.image.topics,
+        context.api_version >= versions.OFFSET_COMMIT_TOPIC_IDS,
+    )
     image = topics.by_id.get(topic.topic_id) if by_id else topics.by_name.get(topic.name)
     name = topic.name if image is None else image.name
     if image is None and by_id:
@@ -116,7 +116,7 @@ def _refused(
 
 
 def _merged(refused: list[CommittedTopic], done: list[CommittedTopic]) -> list[CommittedTopic]:
-    """Merge the refused partitions with the coordinator's answers, in this order."""
+    """Merge the refused partitions and the coordinator's results, in this order."""
     topics = {(topic.name, topic.topic_id): topic for topic in refused}
     for topic in done:
         present = topics.setdefault((topic.name, topic.topic_id), topic)
@@ -133,7 +133,7 @@ async def handle_offset_fetch(
 ) -> OffsetFetchResponse:
     """Answer with the committed offsets of one group, or since version 8 of several."""
     version = context.api_version
-    if version >= _BATCHED_FETCH_FROM_VERSION:
+    if version >= versions.OFFSET_FETCH_BATCHED:
         groups = []
         seen: set[str] = set()
         async for group in cooperatively(request.groups):
@@ -179,7 +179,7 @@ async def _fetch_group(
     services: GroupServices, context: RequestContext, group: RequestedGroup, require_stable: bool
 ) -> FetchedGroup:
     image, version = services.metadata.image, context.api_version
-    by_id = version >= _TOPIC_IDS_FROM_VERSION
+    by_id = version >= versions.OFFSET_FETCH_TOPIC_IDS
     refused: list[FetchedTopic] = []
     try:
         check_group(services, context, Operation.DESCRIBE, group.group_id)
@@ -267,7 +267,7 @@ def _fetch_error_code(code: ErrorCode) -> ErrorCode:
 
 
 def _fetch_error(group: RequestedGroup, code: ErrorCode, version: int) -> FetchedGroup:
-    if version >= _TOP_LEVEL_ERROR_FROM_VERSION:
+    if version >= versions.OFFSET_FETCH_TOP_LEVEL_ERROR:
         return FetchedGroup(group_id=group.group_id, error_code=code)
     topics = [_failed_topic(topic, code) for topic in group.topics or ()]
     return FetchedGroup(group_id=group.group_id, topics=topics)

@@ -1,7 +1,7 @@
-"""Delegation tokens on a broker (KIP-48): who may ask, and DescribeDelegationToken.
+"""Delegation tokens on a broker (KIP-48): who may send such requests, and DescribeDelegationToken.
 
-The controller creates, renews and expires tokens. The broker checks before that how the client has
-logged in, because only the broker knows the connection.
+The controller creates, renews and expires tokens. The broker first checks how the client has logged
+in, because only it has the connection.
 """
 
 from spindle.authorization.operations import Operation
@@ -33,7 +33,7 @@ _Described = DescribeDelegationTokenResponse.DescribedDelegationToken
 def refused_token_request(
     node: Guarded, context: RequestContext, request: TokenRequest
 ) -> Message | None:
-    """Return the answer to a request that must not reach the controller, None if it may."""
+    """Return the response to a request that must not reach the controller; None if it may."""
     requester = _requester(context)
     refused = refused_login(request, requester)
     if refused is not None:
@@ -53,8 +53,7 @@ def refused_token_request(
 def describe_delegation_token(
     node: DescribedNode, context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
-    """Describe tokens with their HMACs: those that the client owns or may renew, and others where
-    it has the right."""
+    """Describe tokens with HMACs: those the client owns, may renew or has the right to describe."""
     if not _requester(context).may_use_tokens:
         return DescribeDelegationTokenResponse(
             error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED

@@ -24,7 +24,7 @@ Result = Topic.DeleteRecordsPartitionResult
 
 
 class _Deletion(NamedTuple):
-    """A deletion that is done here and that followers have not confirmed yet."""
+    """A deletion that is complete on the leader but not confirmed by all followers."""
 
     partition: Partition
     offset: int
@@ -36,7 +36,7 @@ async def delete_records(
 ) -> DeleteRecordsResponse:
     """Delete the records before each offset; -1 stands for the high watermark.
 
-    Answer when no replica that is alive has them any more, or after `timeout_ms`.
+    Answer when no live replica has them, or after `timeout_ms`.
     """
     response = DeleteRecordsResponse()
     waiting: list[_Deletion] = []

@@ -1,4 +1,4 @@
-"""DescribeDisks, an API of Spindle's own: the log directories of this broker and their work."""
+"""DescribeDisks, one of Spindle's own APIs: log directories with their moves and rebuilds."""
 
 from typing import Final
 

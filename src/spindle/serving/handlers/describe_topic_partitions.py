@@ -81,7 +81,7 @@ def describe_topic_partitions(
 
 
 def _missing(name: str) -> Topic:
-    """Return the answer for a topic that does not exist."""
+    """Return the result for a topic that does not exist."""
     code = ErrorCode.INVALID_TOPIC_EXCEPTION
     if is_topic_name(name):
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,9 +1,9 @@
 """Fetch: byte ranges of the log to consumers and followers (KIP-74, 227, 392, 516, 595, 903, 951).
 
-A fetch is answered as soon as `min_bytes` can be served, or one of its partitions has an error or
-another thing to tell; otherwise it waits until the high watermark of one of its partitions moves
-(for a follower: until one of the logs grows) or `max_wait_ms` is over. It looks only at partitions
-of its session to which something has happened. Reads run on the I/O threads of the directories,
+A fetch is answered as soon as `min_bytes` can be served, or a partition has an error or another
+change to report. Otherwise it waits until the high watermark of a partition moves (for a follower:
+until a log grows) or `max_wait_ms` is over. It checks only the partitions of its session that had
+an event. Reads run on the I/O threads of the directories,
 one hop for each, within the limits of the request.
 """
 
@@ -14,6 +14,7 @@ from spindle.common.errors import ApiError, ErrorCode, error_code
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.common.promise import Promise
+from spindle.protocol import versions
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.replication.fetch_session import (
     INVALID_SESSION_ID,
@@ -43,7 +44,6 @@ from spindle.serving.fetch.fetch_states import (
 )
 from spindle.serving.fetch.log_reads import ReadAndSend, read_logs
 from spindle.serving.fetch.partition_read import (
-    FIRST_TOPIC_ID_VERSION,
     FetchRequester,
     PartitionRead,
     ReadResult,
@@ -63,10 +63,10 @@ class _Fetch:
     """One request under way; see `fetch_states` for its states.
 
     Attributes:
-        reads: the partitions that it has looked at.
-        memory: what this fetch may read into.
-        waits_for_metadata: it looks again when this broker has newer metadata.
-        is_looking: a scan is running and will see new events itself.
+        reads: the partitions that it has checked.
+        memory: the memory that this fetch may use.
+        waits_for_metadata: it checks again when this broker has newer metadata.
+        is_looking: a check is running, which also sees new events.
         loan: the socket of the client, while a directory's thread may use it.
         shown: reads in a response that a disk thread has already sent.
     """
@@ -100,7 +100,7 @@ class _Fetch:
     # -- deciding
 
     def start(self) -> None:
-        """Answer at once if there is reason to, else park."""
+        """Answer at once if possible, else park."""
         self._look()
         max_wait_ms = self.request.max_wait_ms
         if max_wait_ms <= 0 or not self.session.partitions:
@@ -114,9 +114,9 @@ class _Fetch:
             self.timer = self.services.loop.call_later(max_wait_ms / 1000, self._expire)
 
     def _look(self) -> None:
-        """Look at the partitions to which something has happened.
+        """Check the partitions that had an event.
 
-        If only the offsets of a log can have changed since the last look, take these alone.
+        If only the offsets of a log can have changed since the last check, update only these.
         """
         for wanted in self.session.take_dirty():
             known = self.reads.get(wanted.key)
@@ -129,7 +129,7 @@ class _Fetch:
 
     def _name(self, wanted: FetchedPartition) -> str:
         """Return the name of the topic, "" for an unknown id; remember it for the session."""
-        if self.context.api_version < FIRST_TOPIC_ID_VERSION:
+        if self.context.api_version < versions.FETCH_TOPIC_IDS:
             return wanted.key.topic
         if not wanted.topic:
             topic = self.services.metadata.image.topics.by_id.get(wanted.key.topic_id)
@@ -157,7 +157,7 @@ class _Fetch:
             self._read()
 
     def _on_dirty(self) -> None:
-        """Take notice that something happened to a partition of the session."""
+        """Handle an event of a partition of the session."""
         self.state = ON_CHANGE[self.state]
         if self.state is FetchState.PARKED and not self.is_looking:
             # Reading partitions can advance a high watermark, whose event would re-enter here.
@@ -180,7 +180,7 @@ class _Fetch:
             self.services.metadata.when_applied(self._on_metadata)
 
     def _expire(self) -> None:
-        """`max_wait_ms` is over: answer with what is there."""
+        """`max_wait_ms` is over: answer with the available records."""
         is_parked = self.state is FetchState.PARKED
         self._give_up_waiting()
         if is_parked:
@@ -195,11 +195,11 @@ class _Fetch:
     # -- reading
 
     def _read(self) -> None:
-        """Read with one hop to the I/O thread of each directory that has something to read.
+        """Read with one hop to the I/O thread of each directory that has records.
 
-        The batches of the append that woke this fetch are still in memory: take those where they
-        are all that is wanted of a partition. A read_committed consumer also needs the aborted
-        transactions, which the log knows.
+        The batches of the append that woke this fetch are still in memory: use them where they are
+        all that a partition needs. A read_committed consumer also needs the aborted transactions
+        from the log.
         """
         ready, wanted = [], 0
         for read in self.reads.values():
@@ -238,9 +238,10 @@ class _Fetch:
         return min(wanted, quotas.max_fetch_bytes(self.context))
 
     def _read_logs(self, reads: list[PartitionRead], room: int, has_any: bool) -> None:
-        """Read one directory after another, each with the room that the ones before left.
+        """Read one directory after another, each within the remaining room.
 
-        Each step looks anew where the logs are: one may have moved meanwhile (KIP-113).
+        Each step looks up the directories of the logs again, because a log may have moved
+        (KIP-113).
         """
         if not reads:
             self._done_reading()
@@ -316,7 +317,7 @@ class _Fetch:
         return min(self.request.min_bytes, self.memory.room)
 
     def _compose(self, group: list[PartitionRead], results: list[ReadResult]) -> list[Bytes]:
-        """Make the answer on the directory's thread; nothing else uses the reads meanwhile."""
+        """Build the response on the directory's thread; nothing else uses the reads meanwhile."""
         for read, result in zip(group, results, strict=True):
             read.take(result)
         response, self.shown = self._response()
@@ -324,7 +325,7 @@ class _Fetch:
         return frame_of(response, context.api_key, context.api_version, context.correlation_id)
 
     def _done_sending(self, sent: PartialResponse | None, error: BaseException | None) -> None:
-        """Go on after the directory's thread has sent the answer, as far as the socket took it."""
+        """Continue after the directory's thread has sent as much of the response as possible."""
         self.memory.give_back()
         if self.state is FetchState.ANSWERED:
             # If the socket was taken back, the result may be that of a read.
@@ -341,7 +342,7 @@ class _Fetch:
         self._end(sent)
 
     def _done_reading(self) -> None:
-        """Answer, or park again if that is too little."""
+        """Answer, or park again if the read returned less than `min_bytes`."""
         self.memory.give_back()
         if self.state is FetchState.ANSWERED:
             return
@@ -361,7 +362,7 @@ class _Fetch:
             self._on_dirty()
 
     def _on_room(self) -> None:
-        """Read soon: there may be memory to read into."""
+        """Schedule a read, because memory may be available."""
         self.services.loop.call_later(0, self._on_dirty)
 
     # -- answering
@@ -393,7 +394,7 @@ class _Fetch:
         keep_for_next_fetch(self.session, reads)
 
     def _throttled(self, wait_ms: int) -> FetchResponse:
-        """Return nothing but the time to wait; give up a session that begins here (KIP-219)."""
+        """Return only the throttle time; discard a session that begins here (KIP-219)."""
         session_id = self.fetched.session_id
         if not self.fetched.is_incremental:
             self.services.fetch_sessions.forget(self.session)
@@ -452,7 +453,7 @@ def _misses_a_replica(services: BrokerServices, fetched: FetchContext) -> bool:
 
 
 async def _after_reactions(operation: _Fetch) -> FetchResponse | PartialResponse:
-    """Serve the fetch when the replicas follow the metadata: a topic was created a moment ago."""
+    """Serve the fetch when the replicas have applied the metadata of a recently created topic."""
     await operation.services.metadata.catch_up(CATCH_UP_S)
     operation.start()
     answer: FetchResponse | PartialResponse = await operation.promise

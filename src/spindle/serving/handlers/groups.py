@@ -1,7 +1,7 @@
 """FindCoordinator and the APIs of groups and their members.
 
-Each handler converts a request of any version into one form, asks the group coordinator, and
-converts the answer into the form of the request's version.
+Each handler converts a request of any version into one form, calls the group coordinator, and
+converts its result into the version of the request.
 """
 
 from collections.abc import Iterable
@@ -14,6 +14,7 @@ from spindle.coordinator.classic.rebalance import join_error
 from spindle.coordinator.coordinator_result import Client
 from spindle.coordinator.partitioning import partition_for
 from spindle.coordinator.ports import GroupCoordinatorPort
+from spindle.protocol import versions
 from spindle.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -55,14 +56,8 @@ from spindle.serving.unsupported_feature_log import RefusalLog, warn_of_no_trans
 COORDINATOR_TOPICS: Final = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
 """Topics by the key type of FindCoordinator. Share groups (2) are not served."""
 
-_BATCHED_FIND_FROM_VERSION: Final = 4
-_REBALANCE_TIMEOUT_FROM_VERSION: Final = 1
 _REFUSED_JOINS: Final = (ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_SESSION_TIMEOUT)
 """JoinGroup with these errors is refused before the group sees it."""
-_NULLABLE_PROTOCOL_FROM_VERSION: Final = 7
-_SYNC_PROTOCOL_FROM_VERSION: Final = 5
-_BATCHED_LEAVE_FROM_VERSION: Final = 3
-_OPERATIONS_FROM_VERSION: Final = 3
 _HIDDEN_TOPICS: Final = (
     "The group has described topic(s) that the client is not authorized to describe."
 )
@@ -73,7 +68,7 @@ _DeletedGroup = DeleteGroupsResponse.DeletableGroupResult
 
 
 class GroupServices(Guarded, Protocol):
-    """The parts of the broker that these handlers use."""
+    """The parts of a broker that these handlers use."""
 
     @property
     def groups(self) -> GroupCoordinatorPort: ...
@@ -92,7 +87,7 @@ class GroupServices(Guarded, Protocol):
 
 
 def client_of(context: RequestContext) -> Client:
-    """Return the sender of a request as the coordinator remembers it."""
+    """Return the client of a request in the form that the coordinator stores."""
     return Client(context.client_id, f"/{context.client_address}", context.api_version)
 
 
@@ -103,7 +98,7 @@ async def handle_find_coordinator(
     services: GroupServices, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     """Answer with the leader of the internal partition to which each key belongs."""
-    is_batched = context.api_version >= _BATCHED_FIND_FROM_VERSION
+    is_batched = context.api_version >= versions.FIND_COORDINATOR_BATCHED
     topic = COORDINATOR_TOPICS.get(request.key_type)
     coordinators = []
     is_topic_due = topic is not None
@@ -178,8 +173,8 @@ def _find(
 async def handle_join_group(
     services: GroupServices, context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse:
-    """Pass on a JoinGroup; it is answered when the group's join phase ends."""
-    if context.api_version < _REBALANCE_TIMEOUT_FROM_VERSION:
+    """Join a group; the response is sent when the group's join phase ends."""
+    if context.api_version < versions.JOIN_GROUP_REBALANCE_TIMEOUT:
         request.rebalance_timeout_ms = request.session_timeout_ms
     try:
         check_group(services, context, Operation.READ, request.group_id)
@@ -189,7 +184,7 @@ async def handle_join_group(
         is_named = error.code in _REFUSED_JOINS
         response = join_error(error.code, request.member_id if is_named else "")
     # Without a protocol, the field is empty before version 7 and null since then.
-    if context.api_version < _NULLABLE_PROTOCOL_FROM_VERSION:
+    if context.api_version < versions.JOIN_GROUP_NULLABLE_PROTOCOL:
         response.protocol_name = response.protocol_name or ""
     else:
         response.protocol_name = response.protocol_name or None
@@ -199,8 +194,8 @@ async def handle_join_group(
 async def handle_sync_group(
     services: GroupServices, context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse:
-    """Pass on a SyncGroup; it is answered when the leader's assignment is stored."""
-    if context.api_version >= _SYNC_PROTOCOL_FROM_VERSION and (
+    """Sync a member; the response is sent when the leader's assignment is stored."""
+    if context.api_version >= versions.SYNC_GROUP_PROTOCOL and (
         request.protocol_type is None or request.protocol_name is None
     ):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -214,7 +209,7 @@ async def handle_sync_group(
 async def handle_heartbeat(
     services: GroupServices, context: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse:
-    """Pass on a Heartbeat. While the group is being loaded, it is answered without error."""
+    """Handle a Heartbeat. While the group is being loaded, the response has no error."""
     try:
         check_group(services, context, Operation.READ, request.group_id)
         return await services.groups.heartbeat(request)
@@ -227,8 +222,8 @@ async def handle_heartbeat(
 async def handle_leave_group(
     services: GroupServices, context: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse:
-    """Pass on a LeaveGroup: one member before version 3, any number since then."""
-    is_batched = context.api_version >= _BATCHED_LEAVE_FROM_VERSION
+    """Remove members from a group: one before version 3, any number since then."""
+    is_batched = context.api_version >= versions.LEAVE_GROUP_BATCHED
     if not is_batched:
         request.members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
     try:
@@ -260,7 +255,7 @@ def _leave_error(request: LeaveGroupRequest, code: ErrorCode) -> LeaveGroupRespo
 async def handle_consumer_group_heartbeat(
     services: GroupServices, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
-    """Pass on a heartbeat of the consumer protocol (KIP-848), which also joins and leaves."""
+    """Handle a heartbeat of the consumer protocol (KIP-848), which also joins and leaves."""
     try:
         check_group(services, context, Operation.READ, request.group_id)
         if not _may_describe_all(services, context, request.subscribed_topic_names or ()):
@@ -341,7 +336,10 @@ async def handle_describe_groups(
         else:
             code = ErrorCode.GROUP_AUTHORIZATION_FAILED
             denied.append(_DescribedGroup(group_id=group_id, error_code=code))
-    if request.include_authorized_operations and context.api_version >= _OPERATIONS_FROM_VERSION:
+    if (
+        request.include_authorized_operations
+        and context.api_version >= versions.DESCRIBE_GROUPS_AUTHORIZED_OPERATIONS
+    ):
         for group in groups:
             if group.error_code == ErrorCode.NONE:
                 group.authorized_operations = group_operations(services, context, group.group_id)

@@ -4,6 +4,7 @@ from typing import Final
 
 from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode
+from spindle.protocol import versions
 from spindle.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -19,7 +20,6 @@ from spindle.serving.permissions import (
 from spindle.serving.services import BrokerServices
 
 _NO_ID: Final = -1
-_PRODUCER_FENCED_FROM_VERSION: Final = 4
 
 
 async def init_producer_id(
@@ -34,7 +34,7 @@ async def init_producer_id(
             return await services.transactions.init_producer_id(request)
         producer_id = await services.producer_ids.take()
     except ApiError as error:
-        code = fencing_code(context, error.code, _PRODUCER_FENCED_FROM_VERSION)
+        code = fencing_code(context, error.code, versions.INIT_PRODUCER_ID_PRODUCER_FENCED)
         return InitProducerIdResponse(error_code=code, producer_epoch=NO_PRODUCER_EPOCH)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
@@ -42,7 +42,7 @@ async def init_producer_id(
 def _check_sender(
     services: BrokerServices, context: RequestContext, transactional_id: str | None
 ) -> None:
-    """Raise unless the sender may be such a producer: an idempotent one may write to some topic."""
+    """Raise unless the sender may be such a producer; an idempotent one needs any topic."""
     if transactional_id is not None:
         check_transactional_id(services, context, Operation.WRITE, transactional_id)
     elif not may_use_any_topic(services, context, Operation.WRITE):

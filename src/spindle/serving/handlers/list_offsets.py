@@ -9,6 +9,7 @@ from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, CorruptLog, ErrorCode, LogDirectoryFailed, error_code
 from spindle.log.log import Log
 from spindle.log.segments.lookup import TimestampOffset, TimestampSearch
+from spindle.protocol import versions
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from spindle.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -32,7 +33,6 @@ _FIRST_VERSION_OF: Final = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-_FIRST_NOT_AVAILABLE_VERSION: Final = 5
 _DAMAGE: Final = (
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.INVALID_RECORD,
@@ -147,13 +147,13 @@ def _is_too_early(partition: Partition, request: ListOffsetsRequest) -> bool:
 
 
 def _not_available(context: RequestContext) -> ErrorCode:
-    if context.api_version >= _FIRST_NOT_AVAILABLE_VERSION:
+    if context.api_version >= versions.LIST_OFFSETS_OFFSET_NOT_AVAILABLE:
         return ErrorCode.OFFSET_NOT_AVAILABLE
     return ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def _limit(partition: Partition, request: ListOffsetsRequest) -> int:
-    """Return the offset up to which the client may see the log (exclusive)."""
+    """Return the end of the part of the log that the client may read (exclusive)."""
     if request.replica_id != _CONSUMER:
         return partition.log.log_end_offset
     return partition.last_stable_offset if request.isolation_level else partition.high_watermark
@@ -168,10 +168,10 @@ def _start_of(log: Log) -> TimestampOffset:
 async def _search(
     services: BrokerServices, partition: Partition, timestamp: int
 ) -> TimestampOffset | None:
-    """Find a record by its timestamp, or the one with the largest; None if there is none.
+    """Find a record by its timestamp, or the one with the largest timestamp; None without one.
 
-    Headers are read on the directory's thread, a limited number at a time. Batches that are not
-    small are decoded elsewhere.
+    Headers are read on the directory's thread, a limited number at a time. Larger batches are
+    decoded outside that thread.
 
     Raises:
         ApiError: the records cannot be decoded; see `TimestampSearch`.

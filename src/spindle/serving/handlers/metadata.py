@@ -7,6 +7,7 @@ from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.metadata.topics import TopicImage
+from spindle.protocol import versions
 from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from spindle.serving.context import RequestContext
 from spindle.serving.cooperative import cooperatively
@@ -20,11 +21,6 @@ from spindle.serving.permissions import (
 from spindle.serving.services import BrokerServices
 from spindle.serving.topology import alive_brokers, named_leader_error, offline_replicas, reachable
 
-_FIRST_ID_REQUEST_VERSION = 12
-_FIRST_OFFLINE_BROKER_VERSION = 1
-"""Version 0 leaves out replicas that the client cannot reach, and says so with an error."""
-_FIRST_LISTENER_ERROR_VERSION = 6
-
 Topic = MetadataResponse.MetadataResponseTopic
 
 
@@ -33,8 +29,8 @@ async def metadata(
 ) -> MetadataResponse:
     """Describe brokers and topics from the committed image.
 
-    Missing topics that may be created automatically are created; the client finds them when it
-    asks again.
+    Missing topics that may be created automatically are created; the client gets them when it
+    retries.
     """
     image = services.metadata.image
     if _asks_for_ids_too_early(context, request):
@@ -71,7 +67,7 @@ async def metadata(
 
 def _asks_for_ids_too_early(context: RequestContext, request: MetadataRequest) -> bool:
     """Return True for topic ids in versions 10 and 11, which Kafka never served by id."""
-    return context.api_version < _FIRST_ID_REQUEST_VERSION and any(
+    return context.api_version < versions.METADATA_TOPIC_ID_REQUEST and any(
         t.name is None or t.topic_id != ZERO_UUID for t in request.topics or []
     )
 
@@ -153,10 +149,12 @@ def _partition(
     image: MetadataImage, context: RequestContext, index: int, partition: PartitionRegistration
 ) -> Topic.MetadataResponsePartition:
     listener, version = context.listener, context.api_version
-    error = named_leader_error(image, partition, listener, version >= _FIRST_LISTENER_ERROR_VERSION)
+    error = named_leader_error(
+        image, partition, listener, version >= versions.METADATA_LISTENER_NOT_FOUND
+    )
     leader = partition.leader if error == ErrorCode.NONE else NO_LEADER
     replicas, isr = list(partition.replicas), list(partition.isr)
-    if version < _FIRST_OFFLINE_BROKER_VERSION:
+    if version < versions.METADATA_OFFLINE_BROKER:
         replicas = reachable(image, replicas, listener)
         isr = reachable(image, isr, listener)
         is_whole = (len(replicas), len(isr)) == (len(partition.replicas), len(partition.isr))

@@ -1,4 +1,4 @@
-"""Requests that name a node must name the one that receives them."""
+"""Check that a request which names a node names the node that receives it."""
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.serving.ports import DescribedNode
@@ -8,7 +8,7 @@ def check_own_id(node: DescribedNode, name: str, unexpected: str, noun: str = "B
     """Refuse a request that names another node.
 
     Args:
-        unexpected: the text for another node's id, in which `{}` stands for the id of this one.
+        unexpected: the error text for another node's id; `{}` stands for the id of this one.
 
     Raises:
         ApiError: INVALID_REQUEST.

@@ -1,8 +1,8 @@
 """Produce: one append per partition, answered when `acks` is satisfied (KIP-98, KIP-951, KIP-516).
 
-No record is decoded here. The appends of a request are handed to the directories' I/O threads at
-once and in order; the answer is complete when the last partition is. Only transactional appends
-may have to be verified first.
+No record is decoded here. The appends of a request are passed to the directories' I/O threads at
+once and in order. The response is complete when the last partition has its result. Only
+transactional appends may have to be verified first.
 """
 
 from typing import Any, Final
@@ -13,7 +13,7 @@ from spindle.common.ids import INTERNAL_TOPICS
 from spindle.common.promise import Promise
 from spindle.common.uuids import ZERO_UUID
 from spindle.log.log_values import AppendInfo
-from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
+from spindle.protocol import versions
 from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
 from spindle.protocol.records.validation import (
     AppendOrigin,
@@ -37,10 +37,8 @@ from spindle.serving.transactional_produce import (
 Topic = ProduceResponse.TopicProduceResponse
 PartitionResponse = Topic.PartitionProduceResponse
 
-_FIRST_TOPIC_ID_VERSION: Final = TOPIC_IDS_FROM[ApiKey.PRODUCE]
-_FIRST_CURRENT_LEADER_VERSION: Final = 10
 _INTERNAL_WRITER: Final = "__admin_client"
-"""The client id that may append to internal topics."""
+"""Clients with this client id may append to internal topics."""
 _ERRORS_BEFORE_THE_LOG: Final = (
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.KAFKA_STORAGE_ERROR,
@@ -49,7 +47,7 @@ _ERRORS_BEFORE_THE_LOG: Final = (
     ErrorCode.RECORD_LIST_TOO_LARGE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-"""Errors whose answer has no log start offset, as in Kafka."""
+"""Errors whose response has no log start offset, as in Kafka."""
 _LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -59,7 +57,7 @@ class _Produce:
     Attributes:
         left: appends without a result, plus one until all appends are started.
         is_waiting: an append waits for a replica that is being created or elected.
-        verified: takes the appends of a transactional request.
+        verified: receives the appends of a transactional request.
     """
 
     __slots__ = (
@@ -88,9 +86,9 @@ class _Produce:
         self.timer: Any = None
 
     def start(self, request: ProduceRequest) -> None:
-        """Hand every partition's records to its log."""
+        """Pass every partition's records to its log."""
         services = self.services
-        by_id = self.context.api_version >= _FIRST_TOPIC_ID_VERSION
+        by_id = self.context.api_version >= versions.PRODUCE_TOPIC_IDS
         image, is_guarded = services.metadata.image, services.authorizer.is_active
         for topic in request.topic_data:
             if not topic.partition_data:
@@ -124,7 +122,7 @@ class _Produce:
     def _append_later(
         self, answer: Topic, data: Any, part: PartitionResponse, missing: ErrorCode
     ) -> None:
-        """Append once the replica is here: it was created or elected a moment ago."""
+        """Append as soon as the recently created or elected replica is ready."""
         self.left += 1
         self.is_waiting = True
 
@@ -198,7 +196,7 @@ class _Produce:
         """Name the new leader, which saves the client a metadata request (KIP-951)."""
         if (
             part.error_code not in _LEADER_ERRORS
-            or self.context.api_version < _FIRST_CURRENT_LEADER_VERSION
+            or self.context.api_version < versions.PRODUCE_CURRENT_LEADER
         ):
             return
         leader, epoch = self.services.replicas.leader_of(topic, part.index)
@@ -246,7 +244,7 @@ class _Produce:
 
 
 def _rejection_text(error: RecordsRejected) -> str:
-    """Return Kafka's text, which clients show; it holds the first three errors."""
+    """Return Kafka's error text, which clients show, with the first three errors."""
     if error.code == ErrorCode.INVALID_TIMESTAMP:
         return "One or more records have been rejected due to invalid timestamp"
     shown = ", ".join(
@@ -265,7 +263,7 @@ def produce(
     """Append the records of a request.
 
     Raises:
-        ProtocolViolation: acks=0 and something failed: the connection is closed instead.
+        ProtocolViolation: acks=0 and an append failed: the connection is closed instead.
     """
     if request.acks not in (ACKS_ALL, 0, 1):
         return _refuse_all(context, request, ErrorCode.INVALID_REQUIRED_ACKS)
@@ -296,7 +294,7 @@ def _begin(operation: _Produce, request: ProduceRequest) -> None:
 def _begin_in_turn(
     operation: _Produce, request: ProduceRequest, producer: ProducerOfRequest
 ) -> None:
-    """Begin when the verifications of the producer's earlier requests are over."""
+    """Begin when the producer's earlier requests have been verified."""
     turns, transactional_id = operation.services.producer_turns, producer.transactional_id
     operation.verified = VerifiedAppends(
         operation.services,

@@ -1,4 +1,4 @@
-"""RebuildReplicas, one of Spindle's own APIs: replicas are copied again from their leaders."""
+"""RebuildReplicas, one of Spindle's own APIs: copy replicas again from their leaders."""
 
 from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError
@@ -17,7 +17,7 @@ _Topic = RebuildReplicasResponse.TopicResult
 async def rebuild_replicas(
     services: BrokerServices, context: RequestContext, request: RebuildReplicasRequest
 ) -> RebuildReplicasResponse:
-    """Begin or cancel rebuilds; the answer does not wait for their end."""
+    """Begin or cancel rebuilds; the response does not wait for their end."""
     try:
         check_cluster(services, context, Operation.ALTER)
     except ApiError as error:

@@ -1,4 +1,4 @@
-"""SASL requests on connections that do not (or no longer) authenticate.
+"""SASL requests on connections that are not authenticating.
 
 A connection that is authenticating is handled in `runtime.network.sasl_state`. These responses are
 for listeners without SASL, and for sessions that need not be renewed.

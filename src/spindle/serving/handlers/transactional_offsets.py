@@ -5,7 +5,6 @@ both.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Final
 
 from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode
@@ -16,7 +15,7 @@ from spindle.coordinator.transactional_offsets import (
     TransactionalTopic,
     transactional_error,
 )
-from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
+from spindle.protocol import versions
 from spindle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -24,14 +23,6 @@ from spindle.protocol.messages.txn_offset_commit import (
 from spindle.serving.context import RequestContext
 from spindle.serving.handlers.groups import GroupServices, client_of
 from spindle.serving.permissions import check_group, check_transactional_id, may_use_topic
-
-_TOPIC_IDS_FROM_VERSION: Final = TOPIC_IDS_FROM[ApiKey.TXN_OFFSET_COMMIT]
-_FIRST_ADDING_VERSION: Final = 5
-"""From this version of TxnOffsetCommit on, the group coordinator adds its partition."""
-_FIRST_ABORTABLE_VERSION: Final = 4
-"""From this version on, clients know TRANSACTION_ABORTABLE."""
-_LOADING_FROM_VERSION: Final = 2
-"""Producers that send an older version know no COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
 
 
 async def handle_txn_offset_commit(
@@ -55,7 +46,7 @@ async def handle_txn_offset_commit(
         code = coordinator_error(error.code)
         if (
             code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            and context.api_version < _LOADING_FROM_VERSION
+            and context.api_version < versions.TXN_OFFSET_COMMIT_LOAD_IN_PROGRESS
         ):
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         response = transactional_error(request, code)
@@ -67,8 +58,8 @@ async def handle_txn_offset_commit(
 def _verification(
     services: GroupServices, version: int, request: TxnOffsetCommitRequest
 ) -> Callable[[TopicPartition], Awaitable[None]]:
-    """Return the question to the coordinator of the transaction (KIP-890)."""
-    adds = version >= _FIRST_ADDING_VERSION
+    """Return the verification request for the transaction's coordinator (KIP-890)."""
+    adds = version >= versions.TXN_OFFSET_COMMIT_ADDS_PARTITION
 
     async def verify(partition: TopicPartition) -> None:
         hosted = services.replicas.lookup(*partition)
@@ -82,7 +73,10 @@ def _verification(
             adds=adds,
         )
         code = codes[partition]
-        if code is ErrorCode.TRANSACTION_ABORTABLE and version < _FIRST_ABORTABLE_VERSION:
+        if (
+            code is ErrorCode.TRANSACTION_ABORTABLE
+            and version < versions.TXN_OFFSET_COMMIT_ABORTABLE
+        ):
             code = ErrorCode.INVALID_TXN_STATE
         if code is not ErrorCode.NONE:
             raise ApiError(code)
@@ -98,7 +92,8 @@ def _known_topics(
 ) -> list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic]:
     """Return the topics with name, id and partitions that exist; add the others to `refused`."""
     known = []
-    topics, by_id = services.metadata.image.topics, context.api_version >= _TOPIC_IDS_FROM_VERSION
+    topics = services.metadata.image.topics
+    by_id = context.api_version >= versions.TXN_OFFSET_COMMIT_TOPIC_IDS
     for topic in request.topics:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         image = topics.by_id.get(topic.topic_id) if by_id else topics.by_name.get(topic.name)
@@ -132,7 +127,7 @@ def _known_topics(
 def _merged(
     refused: list[TransactionalTopic], done: list[TransactionalTopic]
 ) -> list[TransactionalTopic]:
-    """Merge the refused partitions with the coordinator's answers, in this order."""
+    """Merge the refused partitions and the coordinator's results, in this order."""
     topics = {(topic.name, topic.topic_id): topic for topic in refused}
     for topic in done:
         present = topics.setdefault((topic.name, topic.topic_id), topic)

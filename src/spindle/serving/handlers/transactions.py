@@ -1,4 +1,4 @@
-"""The APIs of transactional producers, and the questions about transactions."""
+"""The APIs of transactional producers, and those that describe transactions."""
 
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
@@ -15,6 +15,7 @@ from spindle.coordinator.transactions.descriptions import (
 from spindle.coordinator.transactions.end_txn import EndRequest
 from spindle.coordinator.transactions.metadata import EPOCH_BUMP_VERSION
 from spindle.coordinator.transactions.ports import TransactionCoordinatorPort
+from spindle.protocol import versions
 from spindle.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -45,9 +46,6 @@ from spindle.serving.permissions import (
 )
 from spindle.serving.ports import HasImage
 
-_PRODUCER_FENCED_FROM_VERSION: Final = 2
-_BATCHED_ADD_FROM_VERSION: Final = 4
-_EPOCH_BUMP_FROM_END_VERSION: Final = 5
 _INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 _Transaction: TypeAlias = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
@@ -57,7 +55,7 @@ _Codes: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
 
 class TransactionServices(Guarded, Protocol):
-    """The parts of the broker that these handlers use."""
+    """The parts of a broker that these handlers use."""
 
     @property
     def config(self) -> NodeConfig: ...
@@ -77,7 +75,7 @@ async def handle_add_partitions(
 
     Clients send one transaction, in versions 0 to 3. Brokers send many, from version 4 on.
     """
-    if context.api_version < _BATCHED_ADD_FROM_VERSION:
+    if context.api_version < versions.ADD_PARTITIONS_TO_TXN_BATCHED:
         only = _only_transaction(request)
         codes = await _codes_of(context, only, _begin(services, context, only))
         return AddPartitionsToTxnResponse(
@@ -119,10 +117,10 @@ def _only_transaction(request: AddPartitionsToTxnRequest) -> _Transaction:
 def _begin(
     services: TransactionServices, context: RequestContext, transaction: _Transaction
 ) -> Awaitable[_Codes]:
-    """Begin to add or verify the partitions; return the codes to come."""
+    """Start adding or verifying the partitions; return an awaitable of the error codes."""
     partitions = _partitions_of(transaction)
     name = transaction.transactional_id
-    is_client = context.api_version < _BATCHED_ADD_FROM_VERSION
+    is_client = context.api_version < versions.ADD_PARTITIONS_TO_TXN_BATCHED
     if is_client and not may_use_transactional_id(services, context, Operation.WRITE, name):
         denied = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return _refusals(partitions, dict.fromkeys(partitions, denied))
@@ -147,7 +145,7 @@ async def _codes_of(
     try:
         return await adding
     except ApiError as error:
-        code = fencing_code(context, error.code, _PRODUCER_FENCED_FROM_VERSION)
+        code = fencing_code(context, error.code, versions.END_TXN_PRODUCER_FENCED)
         return dict.fromkeys(_partitions_of(transaction), code)
 
 
@@ -215,7 +213,7 @@ async def handle_add_offsets(
             request.transactional_id, producer, [partition], 0
         )
     except ApiError as error:
-        code = fencing_code(context, error.code, _PRODUCER_FENCED_FROM_VERSION)
+        code = fencing_code(context, error.code, versions.END_TXN_PRODUCER_FENCED)
         return AddOffsetsToTxnResponse(error_code=code)
     return AddOffsetsToTxnResponse()
 
@@ -223,8 +221,8 @@ async def handle_add_offsets(
 async def handle_end_transaction(
     services: TransactionServices, context: RequestContext, request: EndTxnRequest
 ) -> EndTxnResponse:
-    """Commit or abort a transaction; from version 5 on, the producer goes on in a new epoch."""
-    has_bump = context.api_version >= _EPOCH_BUMP_FROM_END_VERSION
+    """Commit or abort a transaction; from version 5 on, the producer gets a new epoch."""
+    has_bump = context.api_version >= versions.END_TXN_EPOCH_BUMP
     wanted = EndRequest(
         request.producer_id,
         request.producer_epoch,
@@ -235,7 +233,7 @@ async def handle_end_transaction(
         check_transactional_id(services, context, Operation.WRITE, request.transactional_id)
         return await services.transactions.end_transaction(request.transactional_id, wanted)
     except ApiError as error:
-        code = fencing_code(context, error.code, _PRODUCER_FENCED_FROM_VERSION)
+        code = fencing_code(context, error.code, versions.END_TXN_PRODUCER_FENCED)
         return EndTxnResponse(error_code=code)
 
 

@@ -33,7 +33,7 @@ _NO_GROUPS_HERE = (
 
 
 class _Markers:
-    """One request under way: the markers that wait until all in-sync replicas have them."""
+    """One request under way: its markers that not all in-sync replicas have yet."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
@@ -102,7 +102,7 @@ class _Markers:
         )
 
     def _complete_offsets(self, marker: Marker, codes: Codes, index: int) -> None:
-        """Let the group coordinator append the marker: it knows the offsets that depend on it."""
+        """Append the marker through the group coordinator, which has the pending offsets."""
         completion = self._services.groups.complete_transaction(
             index,
             marker.producer_id,
@@ -162,8 +162,8 @@ async def write_txn_markers(
 ) -> WriteTxnMarkersResponse:
     """Append a control batch to each partition, and answer when it is committed there.
 
-    A partition that does not answer within `request.timeout.ms` has REQUEST_TIMED_OUT; its marker
-    may be appended later. The coordinator repeats it, which changes nothing.
+    A partition without a result after `request.timeout.ms` gets REQUEST_TIMED_OUT, and its marker
+    may be appended later. The coordinator then sends it again, which changes nothing.
     """
     if not (
         may_use_cluster(services, context, Operation.ALTER, is_logged=False)

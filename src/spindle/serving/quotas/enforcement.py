@@ -32,7 +32,7 @@ class _Quota:
         self.limits = QuotaLimits({}, key)
 
     def update(self, image: ClientQuotasImage) -> None:
-        """Apply other limits; the measured rates stay."""
+        """Replace the limits; the measured rates are kept."""
         self.limits = QuotaLimits(image.by_entity, self._key)
 
     def charge(self, user: str, client_id: str, amount: float, now_ms: int) -> int:
@@ -48,14 +48,14 @@ class _Quota:
         return throttle_ms(rate, found.limit, now_ms)
 
     def max_amount(self, user: str, client_id: str) -> float | None:
-        """Return the most that an idle client may take at once; None without a limit."""
+        """Return the largest amount for an idle client at once; None without a limit."""
         limit = self.limits.of(user, client_id)
         if limit is None:
             return None
         return limit.limit * (self._samples - 1) * self._window_ms / 1000
 
     def _rate(self, found: QuotaLimit, now_ms: int) -> WindowedRate:
-        """Return the rate of a limit as the most recently used; drop the oldest of too many."""
+        """Return the rate of a limit; drop the least recently used rate if there are too many."""
         rates = self._rates
         rate = rates.pop(found.shared_by, None)
         if rate is None:
@@ -99,7 +99,7 @@ class ClientQuotas:
         self._image: ClientQuotasImage = EMPTY_CLIENT_QUOTAS
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` when limits have changed, so that connections are not muted in vain."""
+        """Call `listener` when limits have changed, so that muted connections can be released."""
         self._on_change.append(listener)
 
     def update(self, image: ClientQuotasImage) -> None:
@@ -115,7 +115,7 @@ class ClientQuotas:
             listener()
 
     def charge_time(self, context: RequestContext, thread_time_s: float) -> None:
-        """Record the time of the event loop that a request took, for `charge_request`."""
+        """Record the event-loop time that a request used, for `charge_request`."""
         if self._request.limits:
             percent = thread_time_s * 100
             self._request.charge(user_of(context), context.client_id, percent, self._now_ms())
@@ -131,7 +131,7 @@ class ClientQuotas:
         """Record a new connection.
 
         Returns:
-            0 to serve it, else after how many ms to close it without serving it.
+            0 to serve it, else the delay in ms after which to close it unserved.
         """
         of_address = self._connect.limits.of_address(address)
         now_ms = self._now_ms()
@@ -147,12 +147,13 @@ class ClientQuotas:
         return max(wait_ms, self.charge_request(context) if is_answered else 0)
 
     def charge_fetch(self, context: RequestContext, size_of: Callable[[], int]) -> int:
-        """Record an answer to a consumer; return how many ms to wait.
+        """Record a response to a consumer; return how many ms to wait.
 
-        An answer for which the consumer must wait is not sent, and so is not recorded.
+        A response for which the consumer must wait is neither sent nor recorded.
 
-        Args:
-            size_of: computes the bytes of the answer, called only if a limit applies.
+                Args:
+                    size_of: computes the size of the response in bytes; called only if a limit
+                        applies.
         """
         user, client_id, now_ms = user_of(context), context.client_id, self._now_ms()
         if self._fetch.limits.of(user, client_id) is None:
@@ -166,7 +167,7 @@ class ClientQuotas:
         return wait_ms
 
     def max_fetch_bytes(self, context: RequestContext) -> int:
-        """Return the size of the largest answer that the consumer's quota ever allows."""
+        """Return the size of the largest response that the consumer's quota ever allows."""
         most = self._fetch.max_amount(user_of(context), context.client_id)
         return _INT_MAX if most is None else int(min(most, _INT_MAX))
 
@@ -177,12 +178,12 @@ def user_of(context: RequestContext) -> str:
 
 
 def throttle_time(response: Any) -> int:
-    """Return the throttle time in an answer; 0 if the answer has no such field."""
+    """Return the throttle time of a response; 0 if it has no such field."""
     wait_ms: int = getattr(response, "throttle_time_ms", 0)
     return wait_ms
 
 
 def set_throttle_time(response: Any, wait_ms: int) -> None:
-    """Set the throttle time of an answer that has such a field; never lower it."""
+    """Set the throttle time of a response that has such a field; never lower it."""
     if hasattr(response, "throttle_time_ms"):
         response.throttle_time_ms = max(response.throttle_time_ms, wait_ms)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from spindle.metadata.client_quotas import QuotaEntity
 
 _KNOWN_CLIENTS: Final = 10_000
-"""The number of clients whose limits are cached: clients can invent any number of client ids."""
+"""Maximum number of clients with cached limits, because clients can invent client ids."""
 
 
 class QuotaLimit(NamedTuple):
@@ -44,7 +44,7 @@ class QuotaLimits:
         return bool(self._limits) or bool(self._ip_limits)
 
     def of_address(self, address: str) -> QuotaLimit | None:
-        """Return the limit of an address, or the default one; addresses do not share it."""
+        """Return the limit of an address, or the default limit, which addresses do not share."""
         limit = self._ip_limits.get(address, self._ip_limits.get(None))
         return None if limit is None else QuotaLimit(("", address), limit)
 
@@ -60,7 +60,7 @@ class QuotaLimits:
             return limit
 
     def _find(self, user: str, client_id: str) -> QuotaLimit | None:
-        """Look in Kafka's order of precedence; None as a name means the default of its type."""
+        """Search in Kafka's order of precedence; the name None is the default entity."""
         both, its_user, its_client_id = (user, client_id), (user, ""), ("", client_id)
         levels: tuple[tuple[tuple[str | None, str | None], tuple[str, str]], ...] = (
             ((user, client_id), both),

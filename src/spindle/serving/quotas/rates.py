@@ -13,11 +13,12 @@ MAX_THROTTLE_MS: Final = 2**31 - 1
 class WindowedRate:
     """Amount per second, over the last `samples` windows.
 
-    A window begins with the first event after the end of the previous one, so idle time uses none.
+    A window begins with the first event after the end of the previous one, so idle time uses no
+    windows.
     One window more than `samples` is kept, because the oldest usually overlaps the border.
 
     Args:
-        samples: windows that count, >= 1.
+        samples: number of windows, >= 1.
         window_ms: length of a window, >= 1.
         is_spread: measure a new rate over all windows, which allows a burst at the beginning;
             otherwise over the time since its first event, at least one window.
@@ -145,5 +146,5 @@ def throttle_ms(rate: WindowedRate, limit: float, now_ms: int) -> int:
 
 
 def round_half_up(wait_ms: float) -> int:
-    """Round to whole milliseconds, at most the 31 bits of an answer."""
+    """Round to whole milliseconds, at most 2^31 - 1, the largest throttle time of a response."""
     return min(int(wait_ms + 0.5), MAX_THROTTLE_MS)

@@ -56,7 +56,7 @@ class ReplicationQuotas:
         self.update(BrokerValues(config))
 
     def update(self, values: BrokerValues) -> None:
-        """Set all limits to the values in force."""
+        """Set all limits to the effective values."""
         self.leader.limit_bytes_per_s = values.integer("leader.replication.throttled.rate")
         self.follower.limit_bytes_per_s = values.integer("follower.replication.throttled.rate")
         self.directories.limit_bytes_per_s = values.integer(

@@ -20,8 +20,8 @@ _CREATION_S: Final = 5.0
 class Cluster(local.Cluster):
     """A `spindle.local.Cluster` with faults, and with waits for what they cause.
 
-    A broker that is killed is fenced after 3 s, where Kafka waits 9 s
-    (`broker.session.timeout.ms`).
+    It has the arguments, errors and attributes of `spindle.local.Cluster`. A broker that is killed
+    is fenced after 3 s, where Kafka waits 9 s (`broker.session.timeout.ms`).
 
     Example:
         ```python
@@ -38,8 +38,8 @@ class Cluster(local.Cluster):
     brokers: Sequence[NodeHandle]
     controllers: Sequence[NodeHandle]
 
-    runner: ClassVar[str] = "spindle.testing.faults.faulty_node:faulty_runner"
-    default_properties: ClassVar[Mapping[str, object]] = {
+    _runner: ClassVar[str] = "spindle.testing.faults.faulty_node:faulty_runner"
+    _default_properties: ClassVar[Mapping[str, object]] = {
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
     }

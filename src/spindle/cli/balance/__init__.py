@@ -1,1 +1,0 @@
-"""`spindle balance`: fills all log directories equally."""

@@ -1,1 +1,0 @@
-"""`spindle drain`: empties a broker or a log directory."""

@@ -1,0 +1,47 @@
+"""The options of commands that look at a history: `--history` and `--horizon`."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from click.core import ParameterSource
+
+from spindle.cli.durations import DurationMs
+
+HISTORY: Final = click.option(
+    "--history",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    is_eager=True,  # --horizon looks at it
+    help="A folder of spindle history record: how fast directories and partitions grow.",
+)
+
+
+def _with_history(ctx: click.Context, parameter: click.Parameter, horizon_ms: int) -> int:
+    """Return the horizon.
+
+    Raises:
+        click.UsageError: it was given without a history.
+    """
+    is_given = ctx.get_parameter_source("horizon_ms") is ParameterSource.COMMANDLINE
+    if is_given and ctx.params.get("history") is None:
+        raise click.UsageError("--horizon needs a history: give --history")
+    return horizon_ms
+
+
+_HORIZON: Final = click.option(
+    "--horizon",
+    "horizon_ms",
+    type=DurationMs(),
+    default="7d",
+    show_default=True,
+    metavar="DURATION",
+    callback=_with_history,
+    help="With --history: how far ahead limits must hold; for a plan, after its end.",
+)
+
+
+def forecast_options(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--history` and `--horizon` to a command: `history` and `horizon_ms`."""
+    return HISTORY(_HORIZON(body))

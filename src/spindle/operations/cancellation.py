@@ -1,0 +1,72 @@
+"""Cancelling an operation: what it has begun is undone, and the exception goes on to the caller."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spindle.operations.events import NotUndone, OnProgress, Stopping
+
+Sleep = Callable[[float], object]
+"""Waits for some seconds, as `time.sleep`; may raise `Cancelled`."""
+
+
+class Cancelled(Exception):
+    """The operation was cancelled with a `Cancellation`, and what it had begun is undone."""
+
+
+class Cancellation:
+    """Cancels an operation that runs in another thread.
+
+    The operation notices it at its next pause, at most half a second after a request to the cluster
+    has ended. In the thread of the operation, Ctrl-C does the same.
+
+    Examples:
+        >>> cancellation = Cancellation()
+        >>> thread = Thread(target=lambda: drain(client, 2, cancellation=cancellation))
+        >>> thread.start()
+        >>> cancellation.cancel()
+    """
+
+    def __init__(self) -> None:
+        self._is_cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        """Cancel the operation. It undoes what it has begun, and raises `Cancelled`."""
+        self._is_cancelled.set()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for a time.
+
+        Raises:
+            Cancelled: `cancel` was called before or meanwhile.
+        """
+        if self._is_cancelled.wait(seconds):
+            raise Cancelled("the operation was cancelled")
+
+
+@contextmanager
+def undone_if_cancelled(
+    undo: Callable[[], None],
+    state: Path,
+    report: OnProgress,
+    remedy: str = "the same command with --cancel",
+) -> Iterator[None]:
+    """Call a function when the operation is cancelled or the user presses Ctrl-C.
+
+    Args:
+        state: the file that has what is left if the user presses Ctrl-C a second time.
+        remedy: the command that undoes it.
+
+    Raises:
+        Cancelled, KeyboardInterrupt: the one that was raised inside.
+    """
+    try:
+        yield
+    except (Cancelled, KeyboardInterrupt):
+        report(Stopping())
+        try:
+            undo()
+        except KeyboardInterrupt:
+            report(NotUndone(str(state), remedy))
+        raise

@@ -1,0 +1,97 @@
+"""Brokers and log directories, as operations name them."""
+
+import posixpath
+from typing import Final, NamedTuple
+
+from spindle.operations.errors import OperationFailed
+from spindle.planner.model import ClusterModel
+
+UNREADABLE: Final = "(unreadable)"
+"""The path of replicas whose directory no broker reports."""
+
+DirectoryKey = tuple[int, str]
+"""A broker and the path of one of its directories."""
+
+
+class DrainTarget(NamedTuple):
+    """A broker, or one of its log directories.
+
+    Attributes:
+        path: None for the whole broker.
+    """
+
+    broker: int
+    path: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.broker) if self.path is None else f"{self.broker}:{self.path}"
+
+    @property
+    def text(self) -> str:
+        """The name for people: `broker 2`, or `2:/data/1`."""
+        return f"broker {self}" if self.path is None else str(self)
+
+
+def drain_target(broker: int, directory: str | None) -> DrainTarget:
+    """Return a place with its path normalized: `/disk3/` and `/disk3` are one directory."""
+    return DrainTarget(broker, None if directory is None else posixpath.normpath(directory))
+
+
+def directory_names(cluster: ClusterModel) -> dict[int, str]:
+    """Return the names of the directories that a table shows, by index.
+
+    Brokers do not report the replicas of failed directories: one row, with the names of all failed
+    directories of the broker, shows these replicas.
+    """
+    directories = cluster.directories
+    names = {number: directory.path for number, directory in enumerate(directories)}
+    for number, directory in enumerate(directories):
+        if directory.path == UNREADABLE:
+            failed = [
+                other
+                for other in cluster.directories_of(directory.broker_id)
+                if other != number and not directories[other].is_online
+            ]
+            if failed:
+                names[number] = ", ".join(names.pop(other) for other in failed)
+    return names
+
+
+def find_directories(cluster: ClusterModel, broker_id: int, path: str | None) -> list[int]:
+    """Return the indexes of one directory of a broker, or of all of them.
+
+    A broker that does not answer has one directory for the replicas that the metadata places on
+    it, and no directory if it places none there. With a directory that has failed come all replicas
+    that the broker shows in no directory.
+
+    Raises:
+        OperationFailed: there is no such broker or directory.
+    """
+    if broker_id not in [broker.broker_id for broker in cluster.brokers]:
+        known = ", ".join(str(broker.broker_id) for broker in cluster.brokers)
+        raise OperationFailed(f"there is no broker {broker_id}; there are {known}")
+    own = cluster.directories_of(broker_id)
+    plain = None if path is None else posixpath.normpath(path)
+    paths = {
+        directory: posixpath.normpath(cluster.directories[directory].path) for directory in own
+    }
+    matching = [directory for directory in own if plain is None or paths[directory] == plain]
+    if (
+        not matching
+        and path is not None
+        and {cluster.directories[directory].path for directory in own} <= {UNREADABLE}
+    ):
+        raise OperationFailed(
+            f"broker {broker_id} does not report its log directories, because it does not answer: "
+            f"start it, or empty the whole of it, as broker {broker_id} without a directory"
+        )
+    if not matching and path is not None:
+        shown = [cluster.directories[directory].path for directory in own]
+        known = ", ".join(name for name in shown if name != UNREADABLE) or "none"
+        raise OperationFailed(f"broker {broker_id} has no log directory {path}; it has {known}")
+    if any(not cluster.directories[number].is_online for number in matching):
+        # A broker does not say which replicas a failed directory has.
+        matching += [
+            directory for directory in own if cluster.directories[directory].path == UNREADABLE
+        ]
+    return sorted(set(matching))
