@@ -52,9 +52,9 @@ def negotiated(**ranges: tuple[int, int]) -> ClientConnection:
 def test_the_opening_names_the_software() -> None:
     connection = ClientConnection("tester", software_name="probe", software_version="1.2")
     key, version, correlation_id, client_id, body = split(connection.opening())
-    assert (key, version, correlation_id, client_id) == (18, 4, 0, "tester")
+    assert (key, version, correlation_id, client_id) == (18, 5, 0, "tester")
     assert body[0] == 0  # no tagged fields in the header
-    request, _ = decode(ApiVersionsRequest, 4, body, 1)
+    request, _ = decode(ApiVersionsRequest, 5, body, 1)
     assert request == ApiVersionsRequest(
         client_software_name="probe", client_software_version="1.2"
     )
@@ -85,7 +85,7 @@ def test_a_refusal_without_a_range_falls_back_to_version_0() -> None:
 def test_a_broker_that_refuses_the_version_it_asked_for() -> None:
     connection = ClientConnection("tester")
     connection.opening()
-    refusal = table(api_versions=(0, 4))
+    refusal = table(api_versions=(0, 5))
     refusal.error_code = ErrorCode.UNSUPPORTED_VERSION
     with pytest.raises(UnsupportedByPeer):
         connection.receive_frame(answer(0, refusal, 0, flexible=False))

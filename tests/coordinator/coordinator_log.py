@@ -157,6 +157,8 @@ class Broker:
     authorizer: Authorizer = field(default_factory=NoAuthorizer)
     created: list[str] = field(default_factory=list)
     on_create: Callable[[str], None] | None = None
+    cluster_id: str = "cluster"
+    node_id: int = 1
 
     async def ensure_internal_topic(self, name: str) -> None:
         self.created.append(name)

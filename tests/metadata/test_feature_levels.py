@@ -2,7 +2,7 @@
 
 import pytest
 
-from spindle.common.errors import ProtocolViolation
+from spindle.common.errors import UnsupportedMetadataVersion
 from spindle.metadata.features import (
     LATEST_METADATA_VERSION,
     METADATA_VERSIONS,
@@ -75,18 +75,18 @@ def test_levels_that_changed_metadata_bar_the_way_down() -> None:
     [
         (
             34,
-            "metadata.version 34 (4.5-IV0) is newer than this Spindle, which knows levels up to "
-            "33 (4.4-IV2): start a release of Spindle that knows it on these directories",
+            "metadata.version 34 (4.5-IV0) is newer than this Spindle: it knows levels up to "
+            "33 (4.4-IV2). Start a release of Spindle, or of Kafka, that knows it",
         ),
         (99, "metadata.version 99 is newer than this Spindle"),
         (
             6,
-            "metadata.version 6 is older than this Spindle supports, whose first level is "
-            "7 (3.3-IV3): upgrade the cluster with Kafka 3.3 to 3.9 first",
+            "metadata.version 6 is older than this Spindle: it knows levels from 7 (3.3-IV3) on. "
+            "Raise the level with Kafka 3.3 to 3.9 first",
         ),
     ],
 )
 def test_a_level_out_of_range_is_refused_by_its_name(level: int, text: str) -> None:
-    with pytest.raises(ProtocolViolation) as refused:
+    with pytest.raises(UnsupportedMetadataVersion) as refused:
         check_metadata_version(level)
     assert str(refused.value).startswith(text)

@@ -147,7 +147,7 @@ async def test_a_node_shows_its_vote_its_features_and_its_event_loop(tmp_path: P
         samples = await scrape(node)
     voted = (("directory_id", directory_id(home.directories[0])),)
     assert samples["kafka_server_raft_metrics_current_vote_directory_id", voted] == 1
-    for name, level in (("minimum", 7), ("maximum", 30)):
+    for name, level in (("minimum", 7), ("maximum", 33)):
         key = f"kafka_server_node_metrics_{name}_supported_level"
         assert samples[key, (("feature", "metadata.version"),)] == level
     assert samples["spindle_event_loop_cpu_time_seconds_total", ()] > 0

@@ -283,7 +283,7 @@ async def test_every_advertised_api_is_served(tmp_path: Path) -> None:
         assert {32, 35, 65, 66, 68} <= set(keys)
         assert not {76, 77, 88} & set(keys), "share groups and streams groups are not served"
         finalized = {f.name: f.max_version_level for f in versions.finalized_features}
-        assert finalized["metadata.version"] == 30
+        assert finalized["metadata.version"] == 33
 
 
 async def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:

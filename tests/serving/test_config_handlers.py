@@ -156,7 +156,7 @@ def test_synonyms_and_documentation(services: BrokerServices) -> None:
 def test_a_broker_and_the_default_of_all(services: BrokerServices) -> None:
     own = {c.name: c for c in describe(services, BROKER, "1").configs}
     assert (own["message.max.bytes"].value, own["log.dirs"].read_only) == ("3000", True)
-    assert len(own) == 340
+    assert len(own) == 350
     (default,) = describe(services, BROKER, "").configs
     assert (default.name, default.value, default.config_source) == ("message.max.bytes", "2000", 3)
 

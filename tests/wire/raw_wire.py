@@ -42,7 +42,8 @@ def frame(payload: bytes) -> bytes:
 def api_versions_request(version: int = 0, correlation_id: int = 1) -> bytes:
     """Return a framed ApiVersions request; versions from 3 on carry a client name."""
     flexible = version >= 3
-    body = compact("raw") + compact("1.0") + b"\x00" if flexible else b""
+    expected_broker = b"\x00" + struct.pack(">i", -1) if version >= 5 else b""
+    body = compact("raw") + compact("1.0") + expected_broker + b"\x00" if flexible else b""
     return frame(header(API_VERSIONS, version, correlation_id, flexible) + body)
 
 

@@ -215,6 +215,10 @@ class ProtocolViolation(Exception):
     """The peer sent bytes that are not a valid request; its connection is closed."""
 
 
+class UnsupportedMetadataVersion(ProtocolViolation):
+    """The metadata log has a metadata.version whose records this release may misread."""
+
+
 class CorruptRecords(Exception):
     """A record batch from the wire is malformed."""
 

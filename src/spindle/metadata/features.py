@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from spindle.common.errors import ProtocolViolation
+from spindle.common.errors import UnsupportedMetadataVersion
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
@@ -166,18 +166,18 @@ def check_metadata_version(level: int) -> None:
     """Refuse a level whose records this build might misread.
 
     Raises:
-        ProtocolViolation: the level is older or newer than those of the table.
+        UnsupportedMetadataVersion: the level is older or newer than those of the table.
     """
     if level > LATEST_METADATA_VERSION:
-        raise ProtocolViolation(
-            f"metadata.version {_shown(level)} is newer than this Spindle, which knows levels up "
-            f"to {_shown(LATEST_METADATA_VERSION)}: start a release of Spindle that knows it on "
-            "these directories; nothing in them has been changed"
+        raise UnsupportedMetadataVersion(
+            f"metadata.version {_shown(level)} is newer than this Spindle: it knows levels up to "
+            f"{_shown(LATEST_METADATA_VERSION)}. Start a release of Spindle, or of Kafka, that "
+            "knows it on these log directories; their records stay as they are"
         )
     if level < MINIMUM_METADATA_VERSION:
-        raise ProtocolViolation(
-            f"metadata.version {level} is older than this Spindle supports, whose first level is "
-            f"{_shown(MINIMUM_METADATA_VERSION)}: upgrade the cluster with Kafka 3.3 to 3.9 first"
+        raise UnsupportedMetadataVersion(
+            f"metadata.version {level} is older than this Spindle: it knows levels from "
+            f"{_shown(MINIMUM_METADATA_VERSION)} on. Raise the level with Kafka 3.3 to 3.9 first"
         )
 
 

@@ -3,17 +3,24 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from spindle.common.errors import ConfigError
+from spindle.common.errors import ConfigError, UnsupportedMetadataVersion
 from spindle.common.ids import Endpoint
 from spindle.common.ports import FileSystem, RandomSource
 from spindle.common.uuids import Uuid
 from spindle.config.node_config import NodeConfig
 from spindle.disks.executor import DirectoryExecutor
 from spindle.log.storage import LogStorage
+from spindle.metadata.features import (
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+    VersionRange,
+    check_metadata_version,
+)
 from spindle.metadata_log.metadata_log import MetadataLog, RetentionSettings
 from spindle.metadata_log.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
 from spindle.metadata_log.snapshots import read_snapshot, snapshot_file_name
 from spindle.protocol.message import Message
+from spindle.protocol.messages.metadata_records import FeatureLevelRecord
 from spindle.raft.log_view import BOOTSTRAP_SNAPSHOT_ID
 from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.voters import ReplicaKey, Voter, VoterSet
@@ -50,6 +57,9 @@ async def open_quorum(
     Args:
         endpoints: this node's controller listeners as others reach them, the default one first.
         security: that of the controller listener of other nodes.
+
+    Raises:
+        ConfigError: a newer release has formatted the directory.
     """
     integer = config.integer
     storage = LogStorage(file_system, metadata_log_dir, _OPEN_FILES)
@@ -60,6 +70,8 @@ async def open_quorum(
         integer("internal.metadata.delete.delay.millis"),
     )
     partition_log = await thread.submit(PartitionLog.open, storage, log_config, clock())
+    if config.is_controller and partition_log.log_end_offset == 0:
+        _check_starting_levels(file_system, metadata_log_dir)
     metadata_log = MetadataLog(
         file_system,
         f"{metadata_log_dir}/{DIRECTORY_NAME}",
@@ -110,6 +122,27 @@ def read_bootstrap_records(file_system: FileSystem, metadata_log_dir: str) -> li
         if records := [record for batch in batches for record in batch.records]:
             return records
     return []
+
+
+def _check_starting_levels(file_system: FileSystem, metadata_log_dir: str) -> None:
+    """Refuse the first records of a new cluster if this release does not support their levels.
+
+    Raises:
+        ConfigError: names the level.
+    """
+    for record in read_bootstrap_records(file_system, metadata_log_dir):
+        if not isinstance(record, FeatureLevelRecord):
+            continue
+        name, level = record.name, record.feature_level
+        try:
+            if name == METADATA_VERSION:
+                check_metadata_version(level)
+            elif level not in SUPPORTED_FEATURES.get(name, VersionRange(0, 0)):
+                raise UnsupportedMetadataVersion(f"this Spindle does not support {name} {level}")
+        except UnsupportedMetadataVersion as error:
+            raise ConfigError(
+                f"{metadata_log_dir} was formatted by a newer release: {error}"
+            ) from None
 
 
 def _settings(config: NodeConfig) -> QuorumSettings:

@@ -14,6 +14,7 @@ from spindle.common.errors import (
     ApiError,
     ErrorCode,
     LogDirectoryFailed,
+    UnsupportedMetadataVersion,
 )
 from spindle.common.ids import NO_LEADER, Endpoint, OffsetAndEpoch
 from spindle.common.ports import RandomSource
@@ -187,10 +188,11 @@ class RaftMetadataQuorum:
     def _fail(self, fault: BaseException) -> None:
         if not self._is_stopped:
             story = " ".join(self._quorum.core.story)
-            # The directory has logged why it failed; any other fault is a bug or a damaged log.
-            trace = None if isinstance(fault, LogDirectoryFailed) else fault
+            # These faults name their reason; any other one is a bug or a damaged log.
+            is_explained = isinstance(fault, LogDirectoryFailed | UnsupportedMetadataVersion)
+            trace = None if is_explained else fault
             logger.error("the metadata quorum stops here after %s", story, exc_info=trace)
-            if trace is None:
+            if is_explained:
                 self._resign_without_disk()
             self._halt()
             self._on_fault(fault)
