@@ -1,9 +1,9 @@
-"""Which leader epoch wrote which offsets of a log: `leader-epoch-checkpoint` (KIP-101, KIP-279).
+"""The start offsets of the leader epochs of a log: `leader-epoch-checkpoint` (KIP-101, KIP-279).
 
 Entries are (epoch, start offset), both strictly ascending. A new entry is on the device before the
 first record of its epoch is written (`make_durable`). So a broker that becomes leader of a thousand
-idle partitions writes no file. The removal of entries may reach the device even later, because
-loading removes epochs beyond the end of the log.
+idle partitions writes no file. The removal of entries may be synced even later, because loading
+removes epochs beyond the end of the log.
 """
 
 from bisect import bisect_left, bisect_right
@@ -82,10 +82,9 @@ class LeaderEpochs:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def note(self, epoch: int, start_offset: int) -> None:
-        """Note that `epoch` begins at `start_offset`; drop entries that contradict.
+        """Record in memory that `epoch` begins at `start_offset`; drop entries that contradict it.
 
-        This changes memory only: `make_durable` must follow before a record of the epoch is
-        written.
+        Call `make_durable` before a record of the epoch is written.
         """
         if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
             return
@@ -103,15 +102,14 @@ class LeaderEpochs:
         del self._starts[keep:]
 
     def epoch_at(self, offset: int) -> int | None:
-        """Return the epoch of the record at `offset`; None if the history does not reach back."""
+        """Return the epoch of the record at `offset`; None if the history begins later."""
         index = bisect_right(self._starts, offset) - 1
         return self._epochs[index] if index >= 0 else None
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch:
         """Return where the largest epoch up to `epoch` ends, as OffsetsForLeaderEpoch answers it.
 
-        An epoch that is unknown because it is newer than all known ones, or any epoch on an empty
-        history, gives (-1, -1).
+        Return (-1, -1) for an epoch newer than all entries, and for an empty history.
         """
         if epoch == UNDEFINED_EPOCH or not self._epochs or epoch > self._epochs[-1]:
             return UNDEFINED
@@ -130,9 +128,7 @@ class LeaderEpochs:
             self.store()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drop epochs that end at or before `start_offset`; the epoch that holds it begins at it
-        now.
-        """
+        """Drop epochs that end at or before `start_offset`, where the next one then begins."""
         first = bisect_right(self._starts, start_offset) - 1
         if first < 0 or (self._starts[first] == start_offset and first == 0):
             return
@@ -142,7 +138,7 @@ class LeaderEpochs:
         self.store()
 
     def replace(self, entries: Sequence[tuple[int, int]]) -> None:
-        """Take over the history of another copy of the log, on the device when this returns."""
+        """Adopt the history of another copy of the log; it is on the device when this returns."""
         if list(entries) != self.entries:
             self._epochs = [epoch for epoch, _ in entries]
             self._starts = [start for _, start in entries]
@@ -158,7 +154,7 @@ class LeaderEpochs:
             self.store()
 
     def store(self) -> None:
-        """Replace the file with the present entries, without waiting for the device."""
+        """Replace the file with the current entries, without waiting for the device."""
         path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
         target = path + ".tmp" if self._has_content else path
         file = self._file_system.open(target, create=True)
@@ -175,7 +171,7 @@ class LeaderEpochs:
         self._is_durable = False
 
     def make_durable(self) -> None:
-        """Return when the present entries are on the device."""
+        """Return when the current entries are on the device."""
         if not self._is_durable:
             path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
             self._file_system.write_atomically(path, self._content())

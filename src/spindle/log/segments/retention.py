@@ -1,4 +1,4 @@
-"""Which segments a log may drop: too old, beyond the size limit, or below the log start."""
+"""Select the segments to delete: too old, beyond the size limit, or below the log start."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
@@ -12,7 +12,7 @@ _Predicate: TypeAlias = Callable[[Segment, int | None], bool]
 
 
 class LogOffsets(Protocol):
-    """The offsets of a log that retention looks at."""
+    """The offsets of a log that retention needs."""
 
     log_start_offset: int
     log_end_offset: int
@@ -27,10 +27,10 @@ def deletable_segments(
     *,
     only_below_start: bool = False,
 ) -> list[Segment]:
-    """Return the oldest segments that retention lets go, in order; perhaps all of them.
+    """Return the oldest segments that retention deletes, in order; perhaps all of them.
 
-    Only what lies below the high watermark may go. A topic that is compacted but not deleted, and a
-    log with `only_below_start`, loses only what is below its log start.
+    Only segments below the high watermark may be deleted. A topic that is compacted but not
+    deleted, and a log with `only_below_start`, loses only what is below its log start.
     """
     doomed = 0
     for predicate in _predicates(segments, offsets, config, now_ms, only_below_start):
