@@ -31,7 +31,7 @@ UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
 UNSAFE_DOWNGRADE: Final = 3
 RESULTS_UNTIL_VERSION: Final = 1
-"""Up to this version the answer has a result per feature; later ones succeed or fail at once."""
+"""Up to this version the response has a result per feature; later ones have only one result."""
 
 _Update = UpdateFeaturesRequest.FeatureUpdateKey
 
@@ -44,7 +44,7 @@ def update_features(
     version: int,
     kraft_version: int,
 ) -> Decision[UpdateFeaturesResponse]:
-    """Change all the levels asked for, or none.
+    """Change all requested levels, or none.
 
     Raises:
         ApiError: INVALID_UPDATE_VERSION or INVALID_REQUEST, naming the feature that failed.
@@ -125,7 +125,7 @@ def _check_update(
 def _unsupported(
     image: MetadataImage, name: str, level: int, settings: ControllerSettings
 ) -> str | None:
-    """Name the nodes that cannot, or may not be able to, run this level; None if all can."""
+    """Return a text that names the nodes which may not support this level; None if all do."""
     node_id = settings.node_id
     nodes: list[tuple[str, Mapping[str, VersionRange]]] = [
         (f"Local controller {node_id}", SUPPORTED_FEATURES)

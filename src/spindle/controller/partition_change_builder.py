@@ -26,12 +26,12 @@ from spindle.protocol.messages.metadata_records import PartitionChangeRecord
 
 
 class Election(Enum):
-    """The kind of leader that is wanted."""
+    """The kind of election."""
 
     PREFERRED = "preferred"
     """The first replica, if it can lead."""
     ONLINE = "online"
-    """The present leader, otherwise any replica that can lead."""
+    """The current leader, otherwise any replica that can lead."""
     UNCLEAN = "unclean"
     """As ONLINE, but if necessary a replica that may have lost records."""
 

@@ -19,7 +19,7 @@ class ReadPositions:
         self._start_position = self._end_position = 0
 
     def at(self, offset: int) -> int | None:
-        """Return the position of the batch with `offset`; None if no read has begun or ended there."""
+        """Return the position of the batch with `offset`, if a read began or ended there."""
         if offset == self._end_offset:
             return self._end_position
         return self._start_position if offset == self._start_offset else None
