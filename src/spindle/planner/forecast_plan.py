@@ -1,4 +1,4 @@
-"""A cluster as it will be after some time, if it grows as its history says, and plans for it.
+"""Forecast the sizes of a cluster from its history, and make plans for the forecast.
 
 Plan against forecast sizes, then report current sizes. Forecasts never shrink a replica, so a plan
 that fits the forecast fits now.
@@ -26,9 +26,9 @@ class ForecastPlan:
     """A plan whose limits hold until some time after its end.
 
     Attributes:
-        today: the plan with the sizes that replicas have now.
-        later: the same moves with the sizes that replicas will have at that time.
-        ahead_s: from now to that time.
+        today: the plan with the current sizes of the replicas.
+        later: the same moves with the forecast sizes of the replicas.
+        ahead_s: the time of the forecast, in seconds from now.
     """
 
     current: PlacementPlan
@@ -47,7 +47,7 @@ def plan_ahead(
     If a plan takes longer than assumed, another is made for a later time.
 
     Args:
-        grown: returns the cluster as it will be after some seconds.
+        grown: returns the cluster with the sizes forecast for a time in seconds from now.
         make: makes a plan for a cluster.
 
     Raises:
@@ -68,13 +68,13 @@ def plan_ahead(
 
 
 def with_current_sizes(later: PlacementPlan, cluster: ClusterModel) -> PlacementPlan:
-    """Return a plan for the cluster that comes, with the sizes that replicas have now.
+    """Return a plan for the forecast cluster, with the current sizes of the replicas.
 
     Keep the forecast durations (upper bounds). The lower bound counts only directories that are
     being emptied.
 
     Args:
-        cluster: as it is now, without the changes that the plan supposes.
+        cluster: the current cluster, without the changes that the plan assumes.
     """
     imagined = later.cluster.directories[len(cluster.directories) :]
     now = ClusterModel(later.cluster.brokers, [*cluster.directories, *imagined], cluster.partitions)
@@ -105,13 +105,13 @@ def cluster_ahead(
     growths: Mapping[tuple[int, str], DirectoryGrowth],
     ahead_s: float,
 ) -> ClusterModel:
-    """Return the cluster with the sizes that it will have. Nothing shrinks in it.
+    """Return the cluster with forecast sizes.
 
-    Partitions and directories without a known growth stay as they are. The produced bytes of
-    partitions become the rates with which copies must keep up.
+    No size shrinks. Partitions and directories without a known growth keep their size. The produced
+    bytes of partitions become the rates with which copies must keep up.
 
-    Args:
-        growths: by broker id and path.
+        Args:
+            growths: by broker id and path.
     """
     used = [directory.used_bytes for directory in cluster.directories]
     for number, directory in enumerate(cluster.directories):
