@@ -180,7 +180,7 @@ class PartitionChangeBuilder:
         return len(known) == 1 and self.can_lead(known[0])
 
     def _bump_epoch_for_removed_replicas(self) -> None:
-        # A removed replica that still believes in this epoch could otherwise go on acknowledging.
+        # A removed replica that still believes in this epoch could otherwise keep acknowledging.
         if self._record.leader == NO_LEADER_CHANGE and not all(
             replica in self.target_replicas for replica in self._partition.replicas
         ):

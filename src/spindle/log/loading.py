@@ -135,7 +135,7 @@ def load_log(
         end_offset if is_trusted else min(recovery_point, end_offset),
         tuple(gap for gap in gaps if log_start_offset < gap.end_offset <= end_offset),
     )
-    # A run that was killed may have created the directory and never brought it to the device.
+    # A run that was killed may have created the directory and never synced it.
     return Log(
         storage, path, topic_partition, topic_id, config, state, has_durable_identity=is_clean
     )

@@ -605,7 +605,7 @@ class Log:
             if self.recovery_point >= self.log_end_offset:
                 # No flush to come would include this segment, whose indexes just changed.
                 active.sync()
-            # A flush under way may have synced the indexes before they changed: leave the last
+            # A flush in progress may have synced the indexes before they changed: leave the last
             # record to the next flush, so that it includes this segment.
             self._limit_flush(self.log_end_offset - 1)
         self.producers.map_end_offset = base_offset

@@ -25,7 +25,7 @@ def decode_epoch_checkpoint(path: str, content: bytes) -> list[tuple[int, int]]:
     Raises:
         CorruptLog: the file is malformed.
     """
-    # A power failure may leave zeros at the end of a file that was never brought to the device.
+    # A power failure may leave zeros at the end of a file that was never synced.
     content = content.rstrip(b"\0")
     if not content or _is_torn(content):
         return []
