@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import click
 import pytest
-from benchmarks import page_cache, session
+from benchmarks import page_cache
 from benchmarks.catalogue import NODE_ITEMS, SETS, selected
 from benchmarks.interpreter import describe
 from benchmarks.items import Item, Metric, Sizes, Subject
@@ -17,7 +17,7 @@ from benchmarks.spark import ITEMS as SPARK_ITEMS
 from rich.console import Console
 from rich.progress import Progress
 
-SUBJECT = Subject("a node", lambda node_class, folder: node_class())
+SUBJECT = Subject("a node", lambda node_class, folder: node_class(folder))
 
 
 def line(kafka: list[float], spindle: list[float], more: bool = True, goal: float = 2.0) -> Line:
@@ -163,6 +163,9 @@ def test_each_program_is_as_often_the_first() -> None:
 class OneProgram:
     kind: ClassVar[str] = "kafka"
 
+    def __init__(self, folder: Path) -> None:
+        pass
+
     def remove(self) -> None:
         pass
 
@@ -174,7 +177,7 @@ class OtherProgram(OneProgram):
 def test_a_failure_loses_only_its_own_measurement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session.page_cache, "recycle", lambda *_: None)
+    monkeypatch.setattr(page_cache, "recycle", lambda *_: None)
 
     def fails_on_kafka(subject: OneProgram, _: Sizes) -> dict[str, float]:
         if subject.kind == "kafka":

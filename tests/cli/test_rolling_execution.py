@@ -1,12 +1,12 @@
 """Moves of an execution that begin one by one, its throttle, and its waits, without a cluster."""
 
+import time
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 from spindle.cli.execution import executor as executor_module
-from spindle.cli.execution import planning as planning_module
 from spindle.cli.execution.active_moves import ActiveMoves
 from spindle.cli.execution.execution_file import ExecutionFile
 from spindle.cli.execution.executor import RoundExecutor
@@ -129,7 +129,7 @@ def test_a_first_plan_waits_once_for_what_brokers_do_not_report(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(planning_module.time, "sleep", slept.append)
+    monkeypatch.setattr(time, "sleep", slept.append)
     told: list[ProgressEvent] = []
     plan = two_moves()
     snapshot = ClusterSnapshot(plan.cluster, unexplained=[plan.cluster.directories[0]])
