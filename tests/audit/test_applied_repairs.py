@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -98,8 +99,8 @@ def test_a_killed_run_is_completed_by_the_next_one(
     expected = damaged_files(root)
     left = steps
 
-    def counted_down(original):  # type: ignore[no-untyped-def]
-        def call(*arguments):  # type: ignore[no-untyped-def]
+    def counted_down(original: Callable[..., None]) -> Callable[..., None]:
+        def call(*arguments: object) -> None:
             nonlocal left
             left -= 1
             if left < 0:
@@ -107,13 +108,13 @@ def test_a_killed_run_is_completed_by_the_next_one(
             is_crossing = crosses_disks and str(root) in str(arguments[0])[: len(str(root))]
             if original is rename and is_crossing:
                 raise OSError(errno.EXDEV, "another disk")
-            return original(*arguments)
+            original(*arguments)
 
         return call
 
     rename = os.rename
     with monkeypatch.context() as patch:
-        patch.setattr(applied_repairs.os, "rename", counted_down(rename))
+        patch.setattr(os, "rename", counted_down(rename))
         patch.setattr(applied_repairs, "_sync", counted_down(applied_repairs._sync))
         with pytest.raises(KilledRun):
             applied(root, tmp_path / "q")

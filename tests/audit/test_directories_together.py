@@ -14,6 +14,7 @@ from broker_directories import PLAIN, BrokerDirectory, clean_directory
 from spindle.audit.applied_repairs import folder_states
 from spindle.audit.replica import AuditedReplica, ReplicaPlace
 from spindle.audit.run import run_audit
+from spindle.audit.workers import AuditProgress
 from spindle.cli.audit.metadata import load_placement
 from spindle.disks.directory_store import DirectoryStore
 from spindle.protocol.records.batch import batches, computed_crc
@@ -164,7 +165,7 @@ def test_a_file_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_progress_reaches_the_size_of_all_logs(tmp_path: Path, jobs: int) -> None:
     root = clean_directory(tmp_path / "d1")
-    seen = []
+    seen: list[AuditProgress] = []
     report = run_audit([root], jobs=jobs, on_progress=seen.append)
     assert seen[-1].bytes_total == report.size_bytes
     assert seen[-1].bytes_done == report.size_bytes

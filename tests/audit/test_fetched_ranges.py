@@ -160,7 +160,7 @@ def test_an_interrupted_audit_fetches_only_the_other_ranges(
     dies_after = [3]
 
     def run_here(_: Any, read: Any, groups: Any, **__: Any) -> list[Any]:
-        answers = []
+        answers: list[Any] = []
         for group in groups:
             if dies_after and len(answers) == dies_after[0]:
                 dies_after.clear()

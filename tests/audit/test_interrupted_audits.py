@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from log_directory_files import corrupt_byte
 
 from spindle.audit import throttle, workers
 from spindle.audit.progress_file import progress_file
-from spindle.audit.replica import AuditedReplica, ReplicaPlace, unreadable_replica
+from spindle.audit.replica import AuditedReplica, ReplicaPlace, audit_replica, unreadable_replica
 from spindle.audit.report import AuditReport, list_audit
 from spindle.audit.run import run_audit
 from spindle.cli.main import run
@@ -48,7 +49,7 @@ def kept(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         done.append(place.path)
         return original(place, **rest)
 
-    original = workers.audit_replica
+    original = audit_replica
     with monkeypatch.context() as patch:
         patch.setattr("spindle.audit.workers.audit_replica", audit_one)
         with pytest.raises(KeyboardInterrupt):
@@ -172,8 +173,8 @@ def test_a_throttle_counts_the_bytes_of_each_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(throttle.time, "monotonic", lambda: 100.0)
-    monkeypatch.setattr(throttle.time, "sleep", pauses.append)
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(time, "sleep", pauses.append)
     roots = (tmp_path / "a", tmp_path / "b")
     limited = throttle.ReadThrottle(1000, roots, multiprocessing.get_context("fork"))
     for index in (0, 0, 1):
@@ -185,7 +186,7 @@ def test_a_throttled_audit_finds_the_same(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(throttle.time, "sleep", pauses.append)
+    monkeypatch.setattr(time, "sleep", pauses.append)
     assert run(["audit", str(root), "-j", "1", "--throttle", "1KiB"]) == 1
     assert "2 findings" in capsys.readouterr().out
     assert max(pauses) > 20
@@ -201,7 +202,7 @@ def test_a_throttled_audit_reads_all_directories_at_the_same_time(
         all_are_here.wait()
         return original(place, **rest)
 
-    original = workers.audit_replica
+    original = audit_replica
     monkeypatch.setattr(workers, "audit_replica", audit_together)
     places = [list_audit([root], None, checks_records=False).places[0] for root in roots]
     result = workers.audit_all(

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks import page_cache, session
+from benchmarks import page_cache
 from benchmarks.catalogue import NODE_ITEMS, SETS, selected
 from benchmarks.interpreter import describe
 from benchmarks.items import Item, Metric, Sizes, Subject
@@ -18,7 +18,7 @@ from benchmarks.results import line_of, page
 from benchmarks.session import Session, in_turn
 from benchmarks.spark import ITEMS as SPARK_ITEMS
 
-SUBJECT = Subject("a node", lambda node_class, folder: node_class())
+SUBJECT = Subject("a node", lambda node_class, folder: node_class(folder))
 
 
 def line(kafka: list[float], spindle: list[float], more: bool = True, goal: float = 2.0) -> Line:
@@ -165,6 +165,9 @@ def test_each_program_is_as_often_the_first() -> None:
 class OneProgram:
     kind: ClassVar[str] = "kafka"
 
+    def __init__(self, folder: Path) -> None:
+        pass
+
     def remove(self) -> None:
         pass
 
@@ -176,7 +179,7 @@ class OtherProgram(OneProgram):
 def test_a_failure_loses_only_its_own_measurement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session.page_cache, "recycle", lambda *_: None)
+    monkeypatch.setattr(page_cache, "recycle", lambda *_: None)
 
     def fails_on_kafka(subject: OneProgram, _: Sizes) -> dict[str, float]:
         if subject.kind == "kafka":

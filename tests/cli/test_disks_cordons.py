@@ -114,7 +114,7 @@ def test_of_two_cordons_at_the_same_moment_both_stay(
     up: dict[str, Any], bootstrap: str, directories: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second, third = directories
-    described = cordons.describe
+    described = describe
     others: list[Callable[[WireClient], object]] = [
         lambda other: cordons.cordon(other, 1, CordonNote(second)),
         lambda other: cordons.uncordon(other, 1, second),

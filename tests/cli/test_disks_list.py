@@ -12,7 +12,7 @@ from spindle.cli.disks import broker_poll
 from spindle.cli.disks.list_command import list_lines
 from spindle.cli.disks.state_text import cordon_text, state_text
 from spindle.cli.main import run
-from spindle.client.admin.cluster import ClusterDescription, ClusterNode
+from spindle.client.admin.cluster import ClusterDescription, ClusterNode, describe_brokers
 from spindle.client.blocking.client import WireClient
 from spindle.client.disks import CordonView
 from spindle.client.errors import UnsupportedByPeer
@@ -110,7 +110,7 @@ def test_a_broker_that_is_down_has_a_row_and_the_exit_code_says_so(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         free_port = server.getsockname()[1]
-    real = broker_poll.describe_brokers
+    real = describe_brokers
 
     def with_a_dead_one(client: WireClient) -> ClusterDescription:
         description = real(client)

@@ -5,12 +5,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from spindle.cli.java_main import main as run_class
 from spindle.cli.kafka_home.layout import write_home
@@ -91,10 +91,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaHome]:
 
 
 def wait_for(file: Path, text: str) -> None:
-    deadline = time.monotonic() + START_LIMIT_S
-    while not (file.exists() and text in file.read_text()):
-        assert time.monotonic() < deadline, file.read_text() if file.exists() else "no output"
-        time.sleep(0.02)
+    wait_until(
+        lambda: file.exists() and text in file.read_text(),
+        lambda: file.read_text() if file.exists() else "no output",
+        limit_s=START_LIMIT_S,
+    )
 
 
 def test_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

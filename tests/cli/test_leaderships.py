@@ -95,7 +95,7 @@ def test_leaders_are_kept_if_that_is_wanted(
     changes: list[object] = []
     monkeypatch.setattr(module, "give_leaderships", lambda *given: changes.append(given))
     state = ("--capacity", "1GiB", "--state", str(tmp_path / "state.json"))
-    words = ("balance", *state)
+    words: tuple[str, ...] = ("balance", *state)
     if module is drain_run:
         assert run(("disks", "list", "--json")) == 0
         (broker,) = json.loads(capsys.readouterr().out)["brokers"]

@@ -171,13 +171,15 @@ def test_a_failed_check_or_an_unresponsive_broker_clears_no_problem(
     bootstrap: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def take(*_: object) -> Status:
-        result = next(looks)
-        if isinstance(result, Exception):
-            raise result
-        return result
+        polled = next(polls)
+        if isinstance(polled, Exception):
+            raise polled
+        return polled
 
     failed = status_of(report(disk("/d", failure="EIO")))
-    looks = iter([failed, ClientError("no answer"), status_of(silent(1, is_fenced=False)), failed])
+    polls: Iterator[Status | Exception] = iter(
+        [failed, ClientError("no answer"), status_of(silent(1, is_fenced=False)), failed]
+    )
     monkeypatch.setattr(watch_module, "take_status", take)
     assert run(("status", "--watch", "--interval", "0.1", "--count", "4", "--json")) == 3
     documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

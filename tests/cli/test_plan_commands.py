@@ -251,7 +251,11 @@ def test_the_end_of_an_execution_names_the_space_that_deleted_replicas_still_use
 
 def test_a_dead_broker_without_replicas_is_empty_and_not_unknown() -> None:
     nodes = [node(1), node(2), node(3, is_fenced=True)]
-    answers = {1: [log_dir("/a", (0, 4))], 2: [log_dir("/a", (0, 4))], 3: "cannot connect"}
+    answers: dict[int, Sequence[LogDirView] | str] = {
+        1: [log_dir("/a", (0, 4))],
+        2: [log_dir("/a", (0, 4))],
+        3: "cannot connect",
+    }
     model = snapshot_of(nodes, view((1, 2)), answers, None).model
     assert find_directories(model, 3, None) == []
     plan = decommission(model, 3, LIMITS)
@@ -262,7 +266,10 @@ def test_a_dead_broker_without_replicas_is_empty_and_not_unknown() -> None:
 
 
 def test_topics_that_the_metadata_hides_are_named() -> None:
-    answers = {1: [log_dir("/a", (0, 4))], 2: [log_dir("/a", (0, 4))]}
+    answers: dict[int, Sequence[LogDirView] | str] = {
+        1: [log_dir("/a", (0, 4))],
+        2: [log_dir("/a", (0, 4))],
+    }
     hidden = replace(view((1, 2)), topics={})
     assert snapshot_of([node(1), node(2)], hidden, answers, None).remarks == [
         "brokers hold 1 topic that the metadata does not show, such as t: their replicas are not "

@@ -118,7 +118,8 @@ def walked(walk: Any, address: int, size_bytes: int, rest: tuple[Any, ...]) -> l
 
 def test_both_walks_fill_the_same_tables_from_damaged_bytes() -> None:
     random, memory = Random(25), GuardedMemory()
-    statuses, record_statuses = set(), set()
+    statuses: set[int] = set()
+    record_statuses: set[int] = set()
     for trial in range(TRIALS):
         data = some_bytes(random)
         address = memory.hold(data)

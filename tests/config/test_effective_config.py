@@ -193,8 +193,8 @@ def test_a_topics_value_goes_before_those_of_broker_cluster_and_file() -> None:
     assert topic_config(NODE).retention_ms == 2 * 3_600_000
     assert topic_config(NODE, cluster={"log.retention.ms": "5"}).retention_ms == 5
     layers = {"cluster": {"log.retention.ms": "5"}, "broker": {"log.retention.ms": "6"}}
-    assert topic_config(NODE, **layers).retention_ms == 6  # type: ignore[arg-type]
-    assert topic_config(NODE, {"retention.ms": "7"}, **layers).retention_ms == 7  # type: ignore[arg-type]
+    assert topic_config(NODE, **layers).retention_ms == 6
+    assert topic_config(NODE, {"retention.ms": "7"}, **layers).retention_ms == 7
     assert topic_config(NODE).cleanup_policy == ("compact", "delete")
     assert topic_config(NODE).flush_ms == 99999999
 

@@ -1,5 +1,7 @@
 """Java's properties format, reading and writing."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,7 +54,7 @@ def test_a_malformed_escape_names_file_and_line() -> None:
 
 
 @pytest.mark.parametrize("data", ["a=ä\n".encode(), "a=ä\n".encode("iso-8859-1")])
-def test_files_are_utf8_or_latin1(tmp_path, data: bytes) -> None:
+def test_files_are_utf8_or_latin1(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "p"
     path.write_bytes(data)
     assert read_properties(str(path)) == {"a": "ä"}

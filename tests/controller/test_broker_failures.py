@@ -159,7 +159,7 @@ class Cluster(Harness):
 
     async def set_config(
         self, kind: int, name: str, key: str, value: str | None
-    ) -> tuple[int, str]:
+    ) -> tuple[int, str | None]:
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource
         operation = 0 if value is not None else 1
         config = resource.AlterableConfig(name=key, config_operation=operation, value=value)
@@ -581,6 +581,7 @@ async def test_an_unregistered_broker_that_comes_back_is_eligible_nowhere() -> N
         c.change("e", eligible_leader_replicas=[]),
         c.change("p", eligible_leader_replicas=[]),
     ]
+    assert isinstance(registered, RegisterBrokerRecord)
     assert registered.broker_epoch == again.broker_epoch
 
 

@@ -146,9 +146,9 @@ class ClassicConsumer:
         owners: dict[tuple[str, int], str] = {}
         for member in response.members:
             read, _ = decode(ConsumerProtocolSubscription, 3, member.metadata, 2)
-            for topic in read.owned_partitions:
-                for partition in topic.partitions:
-                    owners[topic.topic, partition] = member.member_id
+            for owned_topic in read.owned_partitions:
+                for partition in owned_topic.partitions:
+                    owners[owned_topic.topic, partition] = member.member_id
         given: dict[str, dict[str, set[int]]] = {name: {} for name in names}
         turn = 0
         for topic in self.topics:

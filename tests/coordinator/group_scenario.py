@@ -16,10 +16,11 @@ from spindle.coordinator.classic.classic_group import ClassicGroup
 from spindle.coordinator.classic.requests import ClassicGroupRequests
 from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
 from spindle.coordinator.consumer.classic_members import ClassicMembers
-from spindle.coordinator.coordinator_result import Client, GroupRequest, GroupResult
+from spindle.coordinator.coordinator_result import Client, GroupRequest, GroupResult, TimerKey
 from spindle.coordinator.records import (
     CommittedOffset,
     CoordinatorRecord,
+    GroupRecord,
     encode_record,
     parse_record,
 )
@@ -28,6 +29,7 @@ from spindle.coordinator.timers import TimerQueue
 from spindle.coordinator.transactional_offsets import commit_transactional_offsets
 from spindle.protocol.codec import encode
 from spindle.protocol.message import Message
+from spindle.protocol.messages.coordinator_records import GroupMetadataValue
 from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
 from spindle.protocol.messages.group_protocol import ConsumerProtocolSubscription
 from spindle.protocol.messages.heartbeat import HeartbeatRequest
@@ -81,7 +83,7 @@ class Scenario:
         """Load the shard from the log, as a newly elected coordinator does."""
         self.open.clear()
         self.shard = GroupShard(self.config, self._new_uuid, self.consumer_config_of)
-        self.timers = TimerQueue()
+        self.timers: TimerQueue[TimerKey] = TimerQueue()
         for offset, record in enumerate(self.log):
             key, value = encode_record(record)
             parsed = parse_record(key, value, offset)
@@ -500,3 +502,11 @@ class Scenario:
 def with_config(**changes: Any) -> Scenario:
     """Start a scenario with other settings."""
     return Scenario(replace(GroupCoordinatorConfig(), **changes))
+
+
+def last_generation(s: Scenario) -> GroupMetadataValue:
+    """Return what the last record of the log says about a classic group."""
+    record = s.log[-1]
+    assert isinstance(record, GroupRecord)
+    assert record.value is not None
+    return record.value

@@ -83,10 +83,11 @@ def test_a_member_gives_up_a_topic_that_it_left_before_the_next_assignment() -> 
     assert [t.topic_id for t in answer.assignment.topic_partitions] == [topic_id("t")]
     group = s.consumer_group()
     assert group.epoch > group.assignment_epoch
-    assert group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    before = group.members["a"].state
     a.owned = {"t": {0}}
     s.step(a)
-    assert group.members["a"].state is MemberState.STABLE
+    after = group.members["a"].state
+    assert (before, after) == (MemberState.UNREVOKED_PARTITIONS, MemberState.STABLE)
     assert group.is_free(topic_id("u"), 0)
     wait(s, a)
     assert group.epoch == group.assignment_epoch

@@ -37,8 +37,10 @@ def test_first_member_gets_everything_with_the_records_of_kafka() -> None:
 
 def test_a_member_without_an_id_gets_one_in_the_form_of_kafka() -> None:
     s = ConsumerScenario(t=1)
-    fields = {"rebalance_timeout_ms": 1, "subscribed_topic_names": ["t"], "topic_partitions": []}
-    assert s.beat("", version=0, **fields).member_id == "AAAAAAAAAAAAAAAAAAAAAQ"
+    answer = s.beat(
+        "", version=0, rebalance_timeout_ms=1, subscribed_topic_names=["t"], topic_partitions=[]
+    )
+    assert answer.member_id == "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 def test_heartbeat_without_news_writes_nothing_and_has_no_assignment() -> None:

@@ -6,6 +6,7 @@ from group_scenario import (
     REBALANCE_MS,
     SESSION_MS,
     Scenario,
+    last_generation,
     subscription,
     with_config,
 )
@@ -49,8 +50,9 @@ def test_first_join_stores_an_empty_group() -> None:
     s.ask_join()
     (record,) = s.log
     assert record.group_id == "orders"
-    assert (record.value.generation, record.value.protocol_type) == (0, "")
-    assert (record.value.protocol, record.value.leader, record.value.members) == (None, None, [])
+    value = last_generation(s)
+    assert (value.generation, value.protocol_type) == (0, "")
+    assert (value.protocol, value.leader, value.members) == (None, None, [])
 
 
 def test_failed_first_record_undoes_the_group() -> None:

@@ -120,8 +120,9 @@ async def test_requests_of_members_wait_while_their_shard_is_loaded() -> None:
     log = MemoryLog()
     log.load_gate = asyncio.Event()
     broker = start_broker(log=log)
-    requests = [commit(broker, 1), fetch(broker), join(broker)]
-    committed, fetched, joined = [asyncio.ensure_future(request) for request in requests]
+    committed = asyncio.ensure_future(commit(broker, 1))
+    fetched = asyncio.ensure_future(fetch(broker))
+    joined = asyncio.ensure_future(join(broker))
     await settle()
     assert not any(request.done() for request in (committed, fetched, joined))
     log.load_gate.set()
@@ -268,9 +269,9 @@ async def test_stale_elections_and_resignations_are_passed_over() -> None:
     broker.groups.on_elected(partition, 6)
     assert broker.groups.shards[partition] is shard
     broker.groups.on_resigned(partition, 5)
-    assert shard.state is ShardState.ACTIVE
+    is_active = shard.state is ShardState.ACTIVE
     broker.groups.on_resigned(partition, 7)
-    assert shard.state is ShardState.CLOSED
+    assert (is_active, shard.state) == (True, ShardState.CLOSED)
     assert broker.groups.shards == {}
 
 
@@ -656,7 +657,7 @@ class TimerInThePast(GroupShard):
     __slots__ = ("fails", "fired", "has_fired_often")
 
     def __init__(self, *, fails: bool) -> None:
-        super().__init__(CONFIG, lambda: "id")
+        super().__init__(CONFIG, lambda: bytes(16))
         self.fails = fails
         self.fired = 0
         self.has_fired_often = asyncio.Event()

@@ -37,10 +37,10 @@ def test_returning_member_may_read_other_topics() -> None:
     s.ask_join(instance_id="a", protocols=(("range", t),))
     s.advance(2 * DELAY_MS)
     s.sync_all(list(s.group().static_members.values()))
-    assert s.group().subscribed_topics == {"t"}
+    assert s.group().subscribed_topics == frozenset({"t"})
     s.ask_join(instance_id="a", protocols=(("range", t_and_u),))
     assert s.group().state is GroupState.STABLE
-    assert s.group().subscribed_topics == {"t", "u"}
+    assert s.group().subscribed_topics == frozenset({"t", "u"})
 
 
 def test_returning_leader_may_skip_the_assignment() -> None:

@@ -16,7 +16,7 @@ KEYS = [
 
 
 def test_timers_of_one_group_are_different_timers() -> None:
-    queue = TimerQueue()
+    queue: TimerQueue[TimerKey] = TimerQueue()
     for at_ms, key in enumerate(KEYS):
         queue.apply(TimerChange(key, at_ms))
     assert len(queue) == len(KEYS)
@@ -36,7 +36,7 @@ def test_timers_of_one_group_are_different_timers() -> None:
 def test_each_timer_fires_once_at_its_last_deadline(
     steps: list[tuple[TimerKey, int | None] | int],
 ) -> None:
-    queue = TimerQueue()
+    queue: TimerQueue[TimerKey] = TimerQueue()
     deadlines: dict[TimerKey, int] = {}
     now_ms = 0
     for step in steps:

@@ -68,7 +68,7 @@ def headers(log: MemoryLog) -> list[BatchHeader]:
 async def loaded_driver() -> AsyncIterator[tuple[ShardDriver[GroupShard], MemoryLog]]:
     log = MemoryLog()
     driver = await load(log)
-    yield driver, log  # type: ignore[misc]
+    yield driver, log
     driver.close()
 
 

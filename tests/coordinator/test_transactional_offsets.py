@@ -390,7 +390,7 @@ async def test_a_marker_during_the_verification_makes_the_answer_worthless() -> 
         await asyncio.sleep(0)
         return codes
 
-    verification.verify = slow  # type: ignore[method-assign,assignment]
+    verification.verify = slow  # type: ignore[method-assign]
     verification.on_question = end
     client = Client(broker, 5)
     assert await client.add({("t", 0): 5}) == {("t", 0): ErrorCode.INVALID_TXN_STATE}

@@ -357,9 +357,9 @@ def test_a_new_coordinator_keeps_an_open_transaction() -> None:
 def test_an_old_transaction_is_aborted_and_its_producer_fenced() -> None:
     s = ongoing()
     s.advance(60_000)
-    assert s.state is TransactionState.ONGOING
+    before = s.state
     s.advance(10_000)
-    assert s.state is TransactionState.PREPARE_ABORT
+    assert (before, s.state) == (TransactionState.ONGOING, TransactionState.PREPARE_ABORT)
     assert s.mark() == [(100, 1, False)]
     assert s.end((100, 0)) == INVALID_STATE
     assert s.add((100, 0), P0) == FENCED
@@ -369,10 +369,10 @@ def test_an_old_transaction_waits_for_a_producer_id() -> None:
     s = ongoing(epoch=LAST_EPOCH)
     s.has_ids = False
     s.advance(80_000)
-    assert s.state is TransactionState.ONGOING
+    before = s.state
     s.has_ids = True
     s.advance(10_000)
-    assert s.state is TransactionState.PREPARE_ABORT
+    assert (before, s.state) == (TransactionState.ONGOING, TransactionState.PREPARE_ABORT)
 
 
 def test_unused_ids_expire() -> None:

@@ -55,8 +55,14 @@ def run_example(name: str, *words: str) -> list[str]:
 
 def run_tests(name: str) -> None:
     """Run tests as in a project that has no configuration of its own."""
-    words = ("-q", "-c", os.devnull, "--rootdir", str(EXAMPLES), "-p", "no:cacheprovider")
-    words += ("-o", "faulthandler_timeout=240")  # a test that hangs says where
+    # A test that hangs says where.
+    no_configuration = ("-c", os.devnull, "--rootdir", str(EXAMPLES), "-p", "no:cacheprovider")
+    words = (
+        "-q",
+        *no_configuration,
+        "-o",
+        "faulthandler_timeout=240",
+    )
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *words, str(EXAMPLES / name)],
         capture_output=True,

@@ -393,7 +393,7 @@ async def test_an_idle_connection_is_closed_and_a_busy_one_is_not(start_node: St
     while not ends.done():
         await busy.ask(ApiVersionsRequest(), 0)
         await asyncio.sleep(0.1)
-    assert await ends == [True, True]
+    assert list(await ends) == [True, True]
     await busy.ask(ApiVersionsRequest(), 0)
     for client in (idle, halfway, busy):
         client.close()

@@ -97,7 +97,7 @@ def test_a_group_outlives_each_of_its_coordinators(tmp_path: Path) -> None:
                 with Member(cluster.bootstrap) as heir:
                     heir.wait_commit()
             traffic.check()
-            first = {}
+            first: dict[int, int] = {}
             for partition, offset in heir.read:
                 first.setdefault(partition, offset)
             assert first == {p: member.committed[p] for p in first}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from peers.java_tools import JavaTools, ToolResult
 from peers.node import Node, SpindleNode
 from peers.trio import Trio
+from waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
 LIMIT_S = 60.0
@@ -33,13 +34,6 @@ def trio(tmp_path_factory: pytest.TempPathFactory, java_tools: JavaTools) -> Ite
         yield cluster
     finally:
         cluster.remove()
-
-
-def until(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not is_so():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
 
 
 def cordon(trio: Trio, broker: int, value: str | None) -> ToolResult:
@@ -83,7 +77,7 @@ def move(trio: Trio, file: Path, plan: list[dict[str, Any]]) -> None:
         text = trio.run(*words, "--verify").stdout
         return "in progress" not in text and text.count("complete") >= len(plan)
 
-    until(is_done, "the reassignment does not end")
+    wait_until(is_done, "the reassignment does not end")
 
 
 def produce(trio: Trio, first: int) -> None:
@@ -174,11 +168,11 @@ def test_a_broker_is_taken_out_of_service(trio: Trio, tmp_path: Path) -> None:
         if 3 in replicas
     ]
     move(trio, tmp_path / "broker.json", plan)
-    until(lambda: not any(directories(trio, 3).values()), "replicas stay on the broker")
+    wait_until(lambda: not any(directories(trio, 3).values()), "replicas stay on the broker")
 
     stopped: Node = trio.nodes[3]
     assert stopped.stop() in (0, 143)
-    until(lambda: is_offline(trio, 3), "the stopped broker is not fenced")
+    wait_until(lambda: is_offline(trio, 3), "the stopped broker is not fenced")
     done = trio.run("cluster", "unregister", "--id", "3").check()
     assert done.stdout.strip() == "Broker 3 is no longer registered."
     assert all(3 not in replicas for _, _, replicas in partitions(trio))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 from peers.cluster import QUICK_FAILOVER, Cluster
 from peers.committed_reader import committed_values, wait_all_read
 from peers.java_process import JavaProcess

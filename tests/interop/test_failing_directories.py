@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 from peers.disk_faults import fill, make_room, stop_answering, turn_read_only
 from peers.failing_disk import FailingDisk, why_no_failing_disks
 from peers.java_tools import JavaTools
 from peers.node import Node
 from peers.paced_traffic import PacedTraffic
 from peers.trio import Trio
+from waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -65,10 +66,7 @@ class Cluster:
         return {int(path.name.rpartition("-")[2]) for path in directory.glob(f"{TOPIC}-*")}
 
     def until(self, is_so: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + LIMIT_S
-        while not is_so():
-            assert time.monotonic() < deadline, self.admin.list_topics(timeout=LIMIT_S).topics
-            time.sleep(0.05)
+        wait_until(is_so, lambda: self.admin.list_topics(timeout=LIMIT_S).topics, limit_s=LIMIT_S)
 
 
 @pytest.fixture

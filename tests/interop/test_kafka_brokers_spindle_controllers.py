@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 from peers.java_tools import JavaTools, ToolResult
 from peers.node import KafkaNode, Node
 from peers.split_cluster import SplitCluster

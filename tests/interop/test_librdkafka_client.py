@@ -244,7 +244,7 @@ def test_large_messages(pair: Pair) -> None:
             assert producer.flush(LIMIT_S) == 0
         with consumer(node) as one:
             one.assign([TopicPartition("large-allowed", 0, OFFSET_BEGINNING)])
-            sizes = [len(message.value()) for message in take(one, 1)]  # type: ignore[attr-defined]
+            sizes = [len(message.value()) for message in take(one, 1)]
         return reports, sizes
 
     reports, sizes = pair.compare(script)
@@ -332,9 +332,7 @@ def test_a_group_resumes_where_it_committed(pair: Pair) -> None:
                 one.subscribe(["resume"])
                 messages = take(one, 40)
                 one.commit(asynchronous=False)
-                rounds.append(
-                    {(message.partition(), message.offset()) for message in messages}  # type: ignore[attr-defined]
-                )
+                rounds.append({(message.partition(), message.offset()) for message in messages})
         total = set().union(*rounds)
         with consumer(node, group_id="resumer") as one:
             asked = [TopicPartition("resume", partition) for partition in range(3)]

@@ -7,16 +7,16 @@ records.
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 from peers.clients import settings
 from peers.node import KafkaNode, Node, SpindleNode, random_uuid
+from waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -57,17 +57,10 @@ def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[int, 
             node.remove()
 
 
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def until_each_knows_both(*nodes: Node) -> None:
     """Wait for the metadata of each broker: librdkafka drops a broker that an answer lacks."""
     for node in nodes:
-        until(lambda node=node: len(topics_of(node).brokers) == 2)  # type: ignore[misc]
+        wait_until(lambda node=node: len(topics_of(node).brokers) == 2)  # type: ignore[misc]
 
 
 def topics_of(node: Node) -> Any:
@@ -108,7 +101,7 @@ def test_the_other_replica_keeps_its_records(nodes: dict[int, Node]) -> None:
     assert elected[place] is None, elected
     # The controller has answered; the brokers learn of the new leader a moment later.
     for node in (owner, other):
-        until(lambda node=node: topics_of(node).topics["t"].partitions[0].leader == OTHER)  # type: ignore[misc]
+        wait_until(lambda node=node: topics_of(node).topics["t"].partitions[0].leader == OTHER)  # type: ignore[misc]
     consumer = Consumer(settings(other, group_id="reader"))
     try:
         assert consumer.get_watermark_offsets(place, LIMIT_S) == (0, 10)

@@ -134,7 +134,7 @@ def test_open_transactions_move_with_their_coordinators(
             lambda topic=name, count=count, leader=leader: move(
                 cluster, tmp_path, topic, count, leader
             ),
-        )  # type: ignore[misc]
+        )
         for name, count, changes in (
             (STATE, STATE_PARTITIONS, [(True, SPINDLE), (False, KAFKA)]),
             # Kafka's offsets of an open transaction are committed, and aborted, on Spindle.
@@ -201,7 +201,7 @@ def test_open_transactions_outlive_each_kind_of_broker(cluster: SplitCluster) ->
         gone = str(victim)
         cluster.wait_for(
             topic, lambda p, gone=gone: p.leader not in (gone, "none"), f"not on {gone}"
-        )  # type: ignore[misc]
+        )
         for producer in producers:
             if is_committed:
                 producer.commit_transaction(60)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
+from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -20,6 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from peers.clients import create, settings
 from peers.node import KafkaNode, Node
+from waiting import wait_until
 
 from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.settings import client_settings
@@ -100,13 +100,6 @@ def fill(node: Node, topic: str, records: int = RECORDS) -> None:
     assert producer.flush(LIMIT_S) == 0
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def place(node: Node, topic: str) -> Path | None:
     log_dirs = [path for path in node.log_dirs if (path / f"{topic}-0").exists()]
     return log_dirs[0] if len(log_dirs) == 1 else None
@@ -122,7 +115,9 @@ def move(node: Node, topic: str) -> None:
     with WireClient(client_settings({"bootstrap.servers": node.bootstrap})) as client:
         answer = client.ask(request, AlterReplicaLogDirsResponse)
     assert answer.results[0].partitions[0].error_code == 0
-    until(lambda: [path for path in node.log_dirs if list(path.glob(f"{topic}-0*"))] == [target])
+    wait_until(
+        lambda: [path for path in node.log_dirs if list(path.glob(f"{topic}-0*"))] == [target]
+    )
 
 
 def test_a_partition_that_moves_between_directories_is_read_once(node: Node) -> None:
@@ -168,7 +163,7 @@ def test_a_topic_that_is_compacted_while_it_is_read_keeps_its_last_records(node:
     read = next(result).column("offset").to_pylist()
     before = log_bytes(node, "compacted")
     compact(node, "compacted")
-    until(lambda: log_bytes(node, "compacted") < before / 2)
+    wait_until(lambda: log_bytes(node, "compacted") < before / 2)
     read += offsets(result)
     assert read == sorted(set(read)), "no record twice"
     left = consumed(node, "compacted", "read_uncommitted")

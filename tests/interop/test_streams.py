@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 from peers.cluster import QUICK_FAILOVER, Cluster
 from peers.committed_reader import committed_records, stable_end
 from peers.failing_disk import FailingDisk, why_no_failing_disks

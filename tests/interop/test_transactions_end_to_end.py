@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -15,6 +14,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from peers.java_tools import JavaTools
+from waiting import wait_until
 
 from spindle.coordinator.partitioning import partition_for
 from spindle.testing import Cluster
@@ -81,13 +81,6 @@ def committed_values(cluster: Cluster, topic: str, partitions: int) -> list[byte
     return sorted(values)
 
 
-def until(is_so: Callable[[], bool], what: str) -> None:
-    ends_s = time.monotonic() + LIMIT_S
-    while not is_so():
-        assert time.monotonic() < ends_s, what
-        time.sleep(0.05)
-
-
 def write(into: Producer, topic: str, *values: bytes) -> None:
     """Write each value to two partitions, and wait until they are acknowledged."""
     for value in values:
@@ -107,7 +100,9 @@ def test_only_what_was_committed_is_read(cluster: Cluster) -> None:
         else:
             writer.commit_transaction(LIMIT_S)
     values = [b"0", b"0", b"2", b"2", b"4", b"4"]
-    until(lambda: committed_values(cluster, "results", 2) == values, "the last commit is not seen")
+    wait_until(
+        lambda: committed_values(cluster, "results", 2) == values, "the last commit is not seen"
+    )
 
 
 def test_offsets_belong_to_the_transaction(cluster: Cluster) -> None:
@@ -124,7 +119,7 @@ def test_offsets_belong_to_the_transaction(cluster: Cluster) -> None:
         else:
             writer.abort_transaction(LIMIT_S)
             assert reader.committed(position, LIMIT_S)[0].offset < 0
-    until(lambda: reader.committed(position, LIMIT_S)[0].offset == 7, "the offset is not seen")
+    wait_until(lambda: reader.committed(position, LIMIT_S)[0].offset == 7, "the offset is not seen")
     reader.close()
 
 
@@ -141,7 +136,7 @@ def test_a_second_producer_fences_the_first(cluster: Cluster) -> None:
     write(second, "fenced", b"of the second")
     second.commit_transaction(LIMIT_S)
     values = [b"of the second"] * 2
-    until(lambda: committed_values(cluster, "fenced", 2) == values, "the commit is not seen")
+    wait_until(lambda: committed_values(cluster, "fenced", 2) == values, "the commit is not seen")
 
 
 def test_an_old_transaction_is_aborted(cluster: Cluster) -> None:
@@ -155,7 +150,7 @@ def test_an_old_transaction_is_aborted(cluster: Cluster) -> None:
     after.commit_transaction(LIMIT_S)
     # The open transaction hides the records behind it until it is aborted.
     values = [b"in time"] * 2
-    until(lambda: committed_values(cluster, "late", 2) == values, "it is still open")
+    wait_until(lambda: committed_values(cluster, "late", 2) == values, "it is still open")
     with pytest.raises(KafkaException):
         slow.commit_transaction(LIMIT_S)
 
@@ -169,7 +164,7 @@ def test_the_java_producer_and_kafkas_tools(cluster: Cluster, java_tools: JavaTo
             "--transaction-duration-ms", "10",
             "--command-property", f"bootstrap.servers={cluster.bootstrap_servers}",
         ).check()  # fmt: skip
-    until(lambda: len(committed_values(cluster, "java", 2)) == 40, "records are missing")
+    wait_until(lambda: len(committed_values(cluster, "java", 2)) == 40, "records are missing")
     at = partition_for("java-tx", STATE_PARTITIONS)
     node = cluster.wait_for_leader(STATE_TOPIC, at)
     folder = cluster.broker(node).disk_of(STATE_TOPIC, at).path / f"{STATE_TOPIC}-{at}"
@@ -203,7 +198,7 @@ def test_a_new_coordinator_completes_a_commit(cluster: Cluster) -> None:
     cluster.wait_until_fenced(coordinator)
     set_min_isr(cluster, 1)
     values = [b"decided"] * 2
-    until(lambda: committed_values(cluster, "decided", 2) == values, "the commit is not seen")
+    wait_until(lambda: committed_values(cluster, "decided", 2) == values, "the commit is not seen")
     cluster.broker(coordinator).start()
     writer.begin_transaction()
     write(writer, "decided", b"afterwards")

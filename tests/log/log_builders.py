@@ -1,5 +1,7 @@
 """Logs in memory and batches for the tests of this folder."""
 
+from typing import TypedDict, Unpack
+
 from spindle.common.ids import TopicPartition
 from spindle.log.loading import create_log, load_log
 from spindle.log.log import Log
@@ -86,7 +88,19 @@ def batch(
     )
 
 
-def append(log: Log, *values: str, leader_epoch: int = 0, **fields: int) -> int:
+class BatchFields(TypedDict, total=False):
+    """The arguments of `batch` besides the values of the records."""
+
+    at_ms: int
+    producer_id: int
+    epoch: int
+    sequence: int
+    transactional: bool
+    codec: int
+    key: bytes | None
+
+
+def append(log: Log, *values: str, leader_epoch: int = 0, **fields: Unpack[BatchFields]) -> int:
     """Append one batch, verified if it is transactional; the offset of its first record."""
     data = batch(*values, **fields)
     info = log.append_as_leader(data, leader_epoch, NOW_MS, terms=verified(log, data))

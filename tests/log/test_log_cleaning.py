@@ -1,6 +1,7 @@
 """Compaction, first of all against a recorded run of Apache Kafka 4.3.1."""
 
 import ctypes
+from typing import TypedDict, Unpack
 
 import pytest
 from hypothesis import given
@@ -61,15 +62,26 @@ def clean(log: Log, now_ms: int, cleaner_offset: int | None = None) -> CleaningR
     return result
 
 
-def produce(log: Log, at_ms: int, *pairs: tuple[str, str | None], **fields: int) -> None:
+class ProducerFields(TypedDict, total=False):
+    producer_id: int
+    base_sequence: int
+
+
+def produce(
+    log: Log, at_ms: int, *pairs: tuple[str, str | None], **producer: Unpack[ProducerFields]
+) -> None:
     records = [
         SimpleRecord(key.encode(), None if value is None else value.encode(), at_ms)
         for key, value in pairs
     ]
-    producer = {"producer_epoch": 0, "is_transactional": True} if fields else {}
+    data = (
+        build_batch(records, **producer, producer_epoch=0, is_transactional=True)
+        if producer
+        else build_batch(records)
+    )
     # Offsets of a group are transactional as well; their coordinator has verified them.
-    origin = AppendOrigin.COORDINATOR if fields else AppendOrigin.CLIENT
-    log.append_as_leader(build_batch(records, **fields, **producer), 0, at_ms, origin=origin)
+    origin = AppendOrigin.COORDINATOR if producer else AppendOrigin.CLIENT
+    log.append_as_leader(data, 0, at_ms, origin=origin)
 
 
 def shape(log: Log, segment_index: int) -> list[tuple[int, int, int, int, int]]:

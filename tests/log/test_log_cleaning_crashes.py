@@ -3,7 +3,7 @@ it: the end of the process, a power failure, or the disk.
 """
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -22,6 +22,7 @@ from log_builders import (
 from spindle.common.ports import File
 from spindle.disks.cleaner import Cleaner
 from spindle.disks.directory_store import DirectoryStore
+from spindle.log.cleaning.cleaning import CleaningResult
 from spindle.log.errors import CleaningAborted
 from spindle.log.formats.checkpoints import (
     CLEANER_OFFSETS,
@@ -192,14 +193,13 @@ def test_a_power_failure_that_keeps_any_unsynced_changes_of_names_loses_nothing(
             pass
         files.left = None
         is_ordered = random.random() < 0.5
-        files.crash(
-            lambda _, unsynced_bytes: random.randint(0, unsynced_bytes),
-            lambda _, count, is_ordered=is_ordered: (
-                range(random.randint(0, count))
-                if is_ordered
-                else [number for number in range(count) if random.random() < 0.5]
-            ),
-        )
+
+        def surviving_renames(_: str, count: int, is_ordered: bool = is_ordered) -> Sequence[int]:
+            if is_ordered:
+                return range(random.randint(0, count))
+            return [number for number in range(count) if random.random() < 0.5]
+
+        files.crash(lambda _, unsynced_bytes: random.randint(0, unsynced_bytes), surviving_renames)
         check_loaded(files, log, known)
         steps += 1
 
@@ -294,7 +294,7 @@ def test_a_truncation_between_any_two_steps_of_a_pass_wins() -> None:
         cleaning = cleaner.next_pass(NOW_MS)
         assert cleaning is not None
         files.left, files.log = steps, log
-        result = None
+        result: CleaningResult | None = None
         try:
             result = cleaning.run()
         except CleaningAborted:

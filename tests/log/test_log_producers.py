@@ -1,9 +1,20 @@
 """Idempotent and transactional producers: sequences, epochs, duplicates, the last stable offset."""
 
+from typing import Unpack
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from log_builders import NOW_MS, append, batch, end_transaction, new_log, new_storage, reload
+from log_builders import (
+    NOW_MS,
+    BatchFields,
+    append,
+    batch,
+    end_transaction,
+    new_log,
+    new_storage,
+    reload,
+)
 
 from spindle.common.errors import ApiError, CorruptLog, ErrorCode
 from spindle.log.formats.producer_snapshot import encode_producer_snapshot, read_producer_snapshot
@@ -17,7 +28,7 @@ from spindle.testing.filesystem import MemoryFileSystem
 BIG = LogConfig()
 
 
-def refusal(log: Log, **fields: int) -> ErrorCode:
+def refusal(log: Log, **fields: Unpack[BatchFields]) -> ErrorCode:
     before = log.log_end_offset
     with pytest.raises(ApiError) as caught:
         append(log, "refused", **fields)

@@ -128,7 +128,11 @@ def test_a_torn_tail_is_cut_at_every_byte() -> None:
         log.flush()
         for number in (2, 3):
             append(log, f"value {number} " + "x" * 60, at_ms=NOW_MS + number)
-        files.crash(lambda path, unsynced, torn=torn: torn if path.endswith(".log") else 0)
+
+        def surviving_bytes(path: str, unsynced_bytes: int, torn: int = torn) -> int:
+            return torn if path.endswith(".log") else 0
+
+        files.crash(surviving_bytes)
         loaded = reload(files, ONE_SEGMENT, is_clean=False, recovery_point=2)
         whole = 2 + torn // size
         assert loaded.log_end_offset == whole, f"{torn} bytes survived"
@@ -201,11 +205,15 @@ class TestGaps:
         loaded.flush()
         assert (loaded.recovery_point, loaded.recovery_point_to_store) == (30, bases[2] - 1)
 
-    @pytest.mark.parametrize("known", ["recovery_point", "clean_offset"])
-    def test_a_gap_below_what_was_flushed_is_right(self, known: str) -> None:
+    @pytest.mark.parametrize(("recovery_point", "clean_offset"), [(20, 0), (0, 20)])
+    def test_a_gap_below_what_was_flushed_is_right(
+        self, recovery_point: int, clean_offset: int
+    ) -> None:
         files = MemoryFileSystem()
         bases = self.with_gap(files, SMALL)
-        loaded = reload(files, is_clean=False, **{known: 20})
+        loaded = reload(
+            files, is_clean=False, recovery_point=recovery_point, clean_offset=clean_offset
+        )
         assert loaded.segments.base_offsets == bases
         assert loaded.unverified_gaps == ()
 

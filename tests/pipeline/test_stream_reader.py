@@ -2,9 +2,9 @@
 
 import json
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from pyspark.sql.streaming.datasource import (
@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import (
 from wire_broker import WireBroker
 
 from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import TopicPartition
 from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.streaming.reader import BrokerStreamReader
 from spindle.protocol.messages.describe_log_dirs import (
@@ -44,10 +45,20 @@ class Clock:
         """Return at once; retries do not need the time to pass."""
 
 
+NO_OPTIONS: Final[Mapping[str, str]] = {}
+
+
 class Stream:
     """Plays the part of Spark: plans batches, and repeats one from its start and end."""
 
-    def __init__(self, broker: WireBroker, start: Json | None = None, **given: str) -> None:
+    def __init__(
+        self,
+        broker: WireBroker,
+        start: Json | None = None,
+        options: Mapping[str, str] = NO_OPTIONS,
+        **named: str,
+    ) -> None:
+        given = {**options, **named}
         self.clock = Clock()
         defaults = {
             "kafka.bootstrap.servers": broker.address,
@@ -112,7 +123,7 @@ def expected(partition: int, start: int, end: int, topic: str = "a") -> list[tup
 
 
 def test_batches_follow_each_other_without_gap(broker: WireBroker) -> None:
-    stream = Stream(broker, **EARLIEST)
+    stream = Stream(broker, options=EARLIEST)
     assert stream.batch() == expected(0, 0, 40) + expected(1, 0, 20)
     idle = stream.start
     assert stream.plan()[1] == idle
@@ -147,11 +158,11 @@ def test_where_a_new_stream_starts(
     broker: WireBroker, given: dict[str, str], rows: list[Any]
 ) -> None:
     given = {"startingOffsetsByTimestampStrategy": "latest"} | given
-    assert Stream(broker, **given).batch() == rows
+    assert Stream(broker, options=given).batch() == rows
 
 
 def test_a_repeated_batch_has_the_same_rows(broker: WireBroker) -> None:
-    stream = Stream(broker, subscribePattern="a|b", maxOffsetsPerTrigger="30", **EARLIEST)
+    stream = Stream(broker, subscribePattern="a|b", maxOffsetsPerTrigger="30", options=EARLIEST)
     batches = []
     for _ in range(4):
         start, end = stream.plan()
@@ -167,12 +178,12 @@ def test_a_repeated_batch_has_the_same_rows(broker: WireBroker) -> None:
 
 def test_read_committed_ends_at_the_last_stable_offset(broker: WireBroker) -> None:
     broker.log("a", 0).last_stable_offset = 15
-    stream = Stream(broker, assign='{"a": [0]}', isolationLevel="read_committed", **EARLIEST)
+    stream = Stream(broker, assign='{"a": [0]}', isolationLevel="read_committed", options=EARLIEST)
     assert stream.batch() == expected(0, 0, 15)
 
 
 def test_tasks_columns_and_headers_are_those_of_a_batch_read(broker: WireBroker) -> None:
-    stream = Stream(broker, minPartitions="6", columns="offset", **EARLIEST)
+    stream = Stream(broker, minPartitions="6", columns="offset", options=EARLIEST)
     tasks = stream.reader.partitions(*stream.plan())
     assert len(tasks) == 6
     (first, *_) = stream.reader.read(tasks[0])
@@ -183,7 +194,7 @@ def test_tasks_columns_and_headers_are_those_of_a_batch_read(broker: WireBroker)
 
 
 def test_offsets_of_a_batch_are_limited(broker: WireBroker) -> None:
-    stream = Stream(broker, maxOffsetsPerTrigger="30", **EARLIEST)
+    stream = Stream(broker, maxOffsetsPerTrigger="30", options=EARLIEST)
     assert stream.limit == ReadMaxRows(30)
     assert stream.batch() == expected(0, 0, 20) + expected(1, 0, 10)
     assert stream.batch() == expected(0, 20, 40) + expected(1, 10, 20)
@@ -193,7 +204,8 @@ def test_offsets_of_a_batch_are_limited(broker: WireBroker) -> None:
 
 def test_bytes_of_a_batch_are_limited(broker: WireBroker) -> None:
     whole = sum(map(len, broker.log("a", 0).batches))
-    stream = Stream(broker, assign='{"a": [0]}', maxBytesPerTrigger=str(whole // 4), **EARLIEST)
+    limit = str(whole // 4)
+    stream = Stream(broker, assign='{"a": [0]}', maxBytesPerTrigger=limit, options=EARLIEST)
     assert stream.limit == ReadMaxBytes(whole // 4)
     assert [len(stream.batch()) for _ in range(5)] == [10, 10, 10, 10, 0]
 
@@ -204,11 +216,11 @@ def test_a_limit_in_bytes_needs_the_sizes_of_the_logs(broker: WireBroker) -> Non
         lambda _: DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
     )
     with pytest.raises(ValueError, match="need the sizes of the logs, which the brokers do not"):
-        Stream(broker, maxBytesPerTrigger="10", **EARLIEST).plan()
+        Stream(broker, maxBytesPerTrigger="10", options=EARLIEST).plan()
 
 
 def test_a_small_backlog_waits_until_the_delay_ends(broker: WireBroker) -> None:
-    stream = Stream(broker, minOffsetsPerTrigger="10", maxTriggerDelay="20s", **EARLIEST)
+    stream = Stream(broker, minOffsetsPerTrigger="10", maxTriggerDelay="20s", options=EARLIEST)
     assert stream.limit == ReadMinRows(10)
     assert len(stream.batch()) == 60
     fill(broker, 0, 9)
@@ -223,7 +235,7 @@ def test_a_small_backlog_waits_until_the_delay_ends(broker: WireBroker) -> None:
 
 
 def test_available_now_ends_at_the_target_and_does_not_wait(broker: WireBroker) -> None:
-    stream = Stream(broker, minOffsetsPerTrigger="50", maxOffsetsPerTrigger="50", **EARLIEST)
+    stream = Stream(broker, minOffsetsPerTrigger="50", maxOffsetsPerTrigger="50", options=EARLIEST)
     stream.reader.prepareForTriggerAvailableNow()
     rows = []
     for _ in range(9):
@@ -244,7 +256,7 @@ def test_a_new_stream_at_latest_with_available_now_reads_nothing(broker: WireBro
 
 
 def test_progress_reports_the_ends_of_the_log(broker: WireBroker) -> None:
-    stream = Stream(broker, maxOffsetsPerTrigger="3", **EARLIEST)
+    stream = Stream(broker, maxOffsetsPerTrigger="3", options=EARLIEST)
     assert stream.reader.reportLatestOffset() is None
     stream.plan()
     assert stream.reader.reportLatestOffset() == {"a": {"0": 40, "1": 20}}
@@ -254,7 +266,7 @@ def test_progress_reports_the_ends_of_the_log(broker: WireBroker) -> None:
 
 
 def test_new_partitions_and_new_topics_are_read_from_their_beginning(broker: WireBroker) -> None:
-    stream = Stream(broker, subscribePattern="^a|^b", **EARLIEST)
+    stream = Stream(broker, subscribePattern="^a|^b", options=EARLIEST)
     stream.plan()
     fill(broker, 2, 4)
     fill(broker, 0, 6, topic="bee")
@@ -262,7 +274,7 @@ def test_new_partitions_and_new_topics_are_read_from_their_beginning(broker: Wir
 
 
 def recreate(broker: WireBroker, count: int) -> None:
-    del broker.logs["a", 1]
+    del broker.logs[TopicPartition("a", 1)]
     broker.logs["a", 0].__init__()  # type: ignore[index, misc]
     broker.topic_ids["a"] = bytes(15) + b"\x77"
     fill(broker, 0, count)
@@ -272,7 +284,7 @@ def recreate(broker: WireBroker, count: int) -> None:
 def test_a_topic_that_was_created_again_is_never_mixed_with_the_first(
     broker: WireBroker, count: int
 ) -> None:
-    stream = Stream(broker, **EARLIEST)
+    stream = Stream(broker, options=EARLIEST)
     stream.plan()
     recreate(broker, count)
     with pytest.raises(DataLoss, match="topic 'a' was deleted and created again"):
@@ -285,7 +297,7 @@ def test_a_topic_that_was_created_again_is_never_mixed_with_the_first(
 
 
 def test_a_batch_of_a_topic_that_was_created_again_cannot_be_repeated(broker: WireBroker) -> None:
-    stream = Stream(broker, **EARLIEST)
+    stream = Stream(broker, options=EARLIEST)
     start, end = stream.plan()
     recreate(broker, 100)
     with pytest.raises(DataLoss, match="was deleted and created again"):
@@ -295,7 +307,7 @@ def test_a_batch_of_a_topic_that_was_created_again_cannot_be_repeated(broker: Wi
 
 def test_a_topic_that_is_gone_stops_the_stream_or_is_left_out(broker: WireBroker) -> None:
     fill(broker, 0, 5, topic="b")
-    stream = Stream(broker, subscribe="a,b", **EARLIEST)
+    stream = Stream(broker, subscribe="a,b", options=EARLIEST)
     stream.plan()
     del broker.logs["b", 0]  # type: ignore[arg-type]
     with pytest.raises(DataLoss, match="b-0 does not exist any more"):
@@ -312,7 +324,7 @@ def test_a_topic_that_is_gone_stops_the_stream_or_is_left_out(broker: WireBroker
 def test_available_now_ends_although_a_topic_vanishes(broker: WireBroker) -> None:
     fill(broker, 0, 50, topic="b")
     stream = Stream(
-        broker, subscribe="a,b", maxOffsetsPerTrigger="20", failOnDataLoss="false", **EARLIEST
+        broker, subscribe="a,b", maxOffsetsPerTrigger="20", failOnDataLoss="false", options=EARLIEST
     )
     stream.reader.prepareForTriggerAvailableNow()
     rows = stream.batch()
@@ -325,7 +337,7 @@ def test_available_now_ends_although_a_topic_vanishes(broker: WireBroker) -> Non
 def test_an_unknown_topic_is_named(broker: WireBroker) -> None:
     with pytest.raises(ApiError, match="nowhere"):
         Stream(broker, subscribe="a,nowhere").plan()
-    stream = Stream(broker, **EARLIEST)
+    stream = Stream(broker, options=EARLIEST)
     stream.plan()
     with pytest.raises(ApiError, match="nowhere"):
         Stream(broker, subscribe="a,nowhere", start=stream.start).plan()
@@ -340,7 +352,7 @@ def test_starting_offsets_must_name_the_partitions(broker: WireBroker) -> None:
 
 
 def test_retention_that_passes_the_stream(broker: WireBroker) -> None:
-    stream = Stream(broker, maxOffsetsPerTrigger="30", **EARLIEST)
+    stream = Stream(broker, maxOffsetsPerTrigger="30", options=EARLIEST)
     stream.plan()
     broker.log("a", 0).log_start_offset = 27
     with pytest.raises(DataLoss, match="offsets 20 to 26 of a-0 were removed") as raised:
@@ -408,7 +420,7 @@ def test_a_wrong_checkpoint_is_refused_whatever_loss_is_allowed(
 def test_a_failed_commit_to_a_group_is_a_warning(
     broker: WireBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stream = Stream(broker, commitOffsetsTo="lag", **EARLIEST)
+    stream = Stream(broker, commitOffsetsTo="lag", options=EARLIEST)
     stream.plan()
     assert not caplog.text
     stream.plan()

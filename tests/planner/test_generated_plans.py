@@ -5,7 +5,9 @@ SPINDLE_PLANS sets the number of clusters (`make plans`).
 
 import os
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import pytest
@@ -65,14 +67,14 @@ def test_a_drained_cluster_kept_every_rule_and_has_empty_directories(block: int)
     outcomes: Counter[str] = Counter()
     for seed in seeds(block):
         cluster, limits = small_cluster(seed), limits_of(seed)
-        plans = (
-            lambda c=cluster, m=limits: drain(c, [0], m),
-            lambda c=cluster, m=limits: decommission(c, c.brokers[-1].broker_id, m),
-            lambda c=cluster, m=limits: what_if(c, grown_and_shrunk(c.brokers[0].broker_id), m),
+        plans: tuple[Callable[[], PlacementPlan], ...] = (
+            partial(drain, cluster, [0], limits),
+            partial(decommission, cluster, cluster.brokers[-1].broker_id, limits),
+            partial(what_if, cluster, grown_and_shrunk(cluster.brokers[0].broker_id), limits),
         )
         for make in plans:
             try:
-                plan: PlacementPlan = make()
+                plan = make()
             except Infeasible as error:
                 outcomes[error.limit] += 1
                 continue

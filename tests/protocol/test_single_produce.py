@@ -22,7 +22,7 @@ NAMES = ("", "t", "orders", "ä€", "n" * 126, "n" * 127, "n" * 249)
 
 def values_of(message: Any) -> Any:
     if isinstance(message, Message):
-        return {name: values_of(getattr(message, name)) for name in message.__slots__}
+        return {field.name: values_of(getattr(message, field.name)) for field in message.FIELDS}
     if isinstance(message, list):
         return [values_of(item) for item in message]
     return bytes(message) if isinstance(message, memoryview) else message

@@ -1,7 +1,7 @@
 """A node of the quorum under test: events in, messages out, a disk that is instant when asked."""
 
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import Endpoint, OffsetAndEpoch
@@ -95,7 +95,7 @@ class NodeUnderTest:
 
     # ------------------------------------------------------------ events
 
-    def start(self) -> "NodeUnderTest":
+    def start(self) -> Self:
         self.step(StartUp())
         return self
 

@@ -55,7 +55,8 @@ def test_an_election_is_asked_for_first_and_held_afterwards() -> None:
     node.wait(2000)
     assert node.role == "Prospective"
     assert [partition(m).pre_vote for _, m in node.sent(VoteRequest)] == [True, True]
-    assert node.ready.election_state is None, "a prospective node changes nothing that lasts"
+    stored_state = node.ready.election_state
+    assert stored_state is None, "a prospective node changes nothing that lasts"
     asks_and_wins(node)
     assert node.role == "Candidate"
     assert node.ready.election_state == ElectionState(1, -1, key(1), (1, 2, 3))

@@ -10,7 +10,7 @@ followers are noted, and the test answers for the controller and the leaders.
 from collections.abc import Coroutine, Iterable, Sequence
 from random import Random
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from cluster_image import ClusterImage, directory_of
 from metadata_history import uuid
@@ -46,6 +46,17 @@ LAG_MS = 30_000
 NOW_MS = 1_700_000_000_000
 NOBODY = ThrottledPartitions(False, frozenset())
 T = TypeVar("T")
+
+
+class ProducerFields(TypedDict, total=False):
+    """The arguments that `batch_of` passes to `build_batch`."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    base_offset: int
+    codec: int
+    is_transactional: bool
 
 
 class HeldDirectory(SerialExecutor):
@@ -290,7 +301,7 @@ class BrokerScenario:
         topic: str = "t",
         acks: int = ACKS_ALL,
         leader_epoch: int = -1,
-        **batch: int,
+        **batch: Unpack[ProducerFields],
     ) -> Answer:
         """Append records as a client of the leader would; see `batch_of` for `batch`.
 
@@ -381,7 +392,7 @@ def topic_settings(
     return TopicSettings(LogConfig(**log), min_isr, throttled_as_leader, throttled_as_follower)
 
 
-def batch_of(*values: str, **options: int) -> bytes:
+def batch_of(*values: str, **options: Unpack[ProducerFields]) -> bytes:
     """Return a batch; `options` are those of `build_batch`, such as producer id and epoch."""
     return build_batch(
         [SimpleRecord(value=value.encode(), timestamp_ms=NOW_MS) for value in values], **options

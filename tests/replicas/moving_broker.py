@@ -8,9 +8,10 @@ The controller of this file takes over every directory assignment at once.
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
+from typing import Unpack
 
 from cluster_image import ClusterImage, directory_of
-from log_builders import NOW_MS, batch, values
+from log_builders import NOW_MS, BatchFields, batch, values
 
 from spindle.common.errors import ErrorCode, LogDirectoryFailed
 from spindle.common.ids import TopicPartition
@@ -210,7 +211,7 @@ class MovingBroker:
         self.view = view
         self.fetching = Fetching()
         settings = TopicSettings(
-            config, 1, throttled_partitions([], 1), throttled_partitions([], 1)
+            config, 1, throttled_partitions((), 1), throttled_partitions((), 1)
         )
         self.replicas = ReplicaManager(
             ReplicationContext(BROKER, view, lambda: 0, 10_000, lambda *_: None),
@@ -346,7 +347,7 @@ class MovingBroker:
         assert move is not None, "orders-0 does not move"
         return move
 
-    async def append(self, *texts: str, **fields: int) -> AppendInfo:
+    async def append(self, *texts: str, **fields: Unpack[BatchFields]) -> AppendInfo:
         """Append a batch as a producer does; return when it is acknowledged."""
         done: asyncio.Future[AppendInfo] = asyncio.get_running_loop().create_future()
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 from cluster_image import directory_of
-from log_builders import batch, values
-from moving_broker import BROKER, NOW_MS, WHERE, Disks, MovingBroker, new_cluster
+from log_builders import NOW_MS, batch, values
+from moving_broker import BROKER, WHERE, Disks, MovingBroker, new_cluster
 
 from spindle.authorization.authorizer import NoAuthorizer
 from spindle.common.uuids import DIRECTORY_LOST
@@ -360,7 +360,7 @@ async def test_a_future_log_is_kept_while_the_directory_of_its_replica_is_offlin
         await apply(instructions)  # type: ignore[arg-type]
         executor.fail("it dies before the futures are settled")
 
-    broker.replicas.apply = apply_and_fail  # type: ignore[method-assign, assignment]
+    broker.replicas.apply = apply_and_fail  # type: ignore[method-assign]
     await broker.start()
     assert broker.names(1) == ["orders-0-future"]
     assert broker.replicas.futures.in_directory(broker.directories[1])

@@ -265,8 +265,14 @@ def test_a_lost_log_that_may_have_the_only_copy_of_records_is_not_made_anew(role
     """With an empty log the replica could be elected, and the others would delete theirs."""
     s = BrokerScenario()
     s.cluster.create("t", [1, 2], directories=[[GONE, directory_of(2)]])
-    fields = {"isr": [], "eligible_leader_replicas": [], "last_known_elr": []} | {role: [1]}
-    s.cluster.change("t", leader=-1, **fields)
+    replicas = {role: [1]}
+    s.cluster.change(
+        "t",
+        leader=-1,
+        isr=replicas.get("isr", []),
+        eligible_leader_replicas=replicas.get("eligible_leader_replicas", []),
+        last_known_elr=replicas.get("last_known_elr", []),
+    )
     s.publish()
     assert s.replicas.lookup("t", 0) is None
     assert s.misplaced == []

@@ -146,8 +146,9 @@ def test_a_dead_directory_answers_what_waits_and_what_comes() -> None:
 
 def test_a_batch_that_is_sent_again_gets_its_first_offset_and_waits_like_the_first() -> None:
     s = leading(1, 2)
-    batch = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
-    first, again = s.append("a", **batch), s.append("a", **batch)
+    first, again = [
+        s.append("a", producer_id=7, producer_epoch=0, base_sequence=0) for _ in range(2)
+    ]
     assert again.is_waiting
     s.follower_fetches(2, 1)
     assert (first.code, again.code) == (ErrorCode.NONE, ErrorCode.NONE)

@@ -18,7 +18,9 @@ from moving_broker import (
 from spindle.common.errors import ErrorCode
 from spindle.common.uuids import DIRECTORY_UNASSIGNED
 from spindle.disks import log_copy
+from spindle.disks.copied_range import COPIED_RANGE_BYTES
 from spindle.log.formats.checkpoints import RECOVERY_POINTS, read_offset_checkpoint
+from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.replicas.moves import unverified_ranges
 from spindle.replicas.moves.states import MoveState
@@ -487,7 +489,7 @@ async def move_until_dead(
 
 
 @pytest.mark.parametrize("loses_unsynced", [False, True], ids=["kill -9", "power failure"])
-@pytest.mark.parametrize("stretch_bytes", [900, unverified_ranges.COPIED_RANGE_BYTES])
+@pytest.mark.parametrize("stretch_bytes", [900, COPIED_RANGE_BYTES])
 @pytest.mark.parametrize("executor", [InlineExecutor, LateExecutor])
 async def test_a_crash_after_every_operation_loses_nothing_and_the_move_goes_on(
     loses_unsynced: bool,
@@ -558,7 +560,7 @@ async def test_the_digest_does_not_depend_on_the_borders_of_segments() -> None:
     await broker.until_moved()
     assert source.segments.active.base_offset > 0
 
-    def total(log: log_copy.Log) -> int:
+    def total(log: Log) -> int:
         crc = offset = 0
         while offset < 12:
             crc, _, offset = log_copy.digest(log, offset, 12, crc)

@@ -6,10 +6,9 @@ from typing import cast
 
 import pytest
 from cluster_image import directory_of
-from log_builders import values
+from log_builders import NOW_MS, values
 from moving_broker import (
     BROKER,
-    NOW_MS,
     WHERE,
     Disks,
     HangingExecutor,

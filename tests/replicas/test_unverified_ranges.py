@@ -5,6 +5,7 @@ from log_builders import NOW_MS, batch, values
 from moving_broker import Disks, HangingExecutor, LateExecutor, MovingBroker, new_cluster
 
 from spindle.common.errors import ErrorCode
+from spindle.disks import log_copy
 from spindle.log.log import Log
 from spindle.replicas.moves import copier, unverified_ranges
 from spindle.replicas.moves.states import MoveState
@@ -20,9 +21,9 @@ def _short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Return the ranges of the logs that are read for a comparison of both."""
     result: list[tuple[str, int]] = []
-    digest = copier.digest
+    digest = log_copy.digest
 
-    def noted(log: Log, offset: int, end_offset: int, crc: int) -> copier.Digest:
+    def noted(log: Log, offset: int, end_offset: int, crc: int) -> log_copy.Digest:
         result.append((log.path.split("/")[1], offset))
         return digest(log, offset, end_offset, crc)
 

@@ -64,12 +64,11 @@ def test_the_leader_serves_exactly_what_is_wanted(random: Random) -> None:
             continue
         if fate == 1:  # the leader starts anew
             cache = FetchSessionCache(5, lambda: random.randrange(1, 2**31))
+        refusal: FetchResponse | None = None
         try:
             context = cache.open(request_of(fetch), 17, 0)
         except SessionError as error:
             refusal = FetchResponse(error_code=error.code)
-        else:
-            refusal = None
         if refusal is not None:
             assert not handler.on_response(refusal)
             continue

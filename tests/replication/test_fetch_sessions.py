@@ -254,9 +254,9 @@ def test_followers_begin_new_sessions_and_consumers_do_not() -> None:
     consumer = cache.open(request(wanted={"a": [0]}), NAMES, 0).session_id
     follower = cache.open(request(wanted={"a": [0]}), NAMES, 0, is_replica=True)
     cache.close_replica_sessions()
-    assert not follower.session.is_closed
+    was_closed = follower.session.is_closed
     assert refused(cache, request(follower.session_id, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert follower.session.is_closed
+    assert (was_closed, follower.session.is_closed) == (False, True)
     assert cache.open(request(consumer, 1), NAMES, 0).is_incremental
     again = cache.open(request(wanted={"a": [0]}), NAMES, 0, is_replica=True).session_id
     assert cache.open(request(again, 1), NAMES, 0, is_replica=True).is_incremental

@@ -382,9 +382,9 @@ def test_a_throttled_partition_is_left_out_until_it_has_caught_up() -> None:
     follower.fetcher.throttle(key(1), True)
     assert sorted(positions(follower.request(is_quota_exceeded=True))) == [0]
     follower.fetcher.on_no_answer()
-    assert follower.fetcher.waits_for_quota
+    waited = follower.fetcher.waits_for_quota
     follower.round(leader)  # the quota has room again
-    assert not follower.fetcher.waits_for_quota
+    assert (waited, follower.fetcher.waits_for_quota) == (True, False)
     request = follower.request(is_quota_exceeded=True)  # caught up: it stays
     assert request is not None
     assert request.forgotten_topics_data == []

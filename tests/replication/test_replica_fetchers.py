@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from replica_pair import NOW_MS, TOPIC_ID, Leader, append, commit, content, new_log
+from waiting import until
 
 from spindle.common.errors import CorruptLog, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import Endpoint
@@ -171,12 +172,6 @@ class Broker:
         await asyncio.sleep(0)
 
 
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not is_so():  # noqa: ASYNC110 - there is no event for what is waited for
-            await asyncio.sleep(0)
-
-
 async def test_records_arrive_and_who_waits_for_them_is_told() -> None:
     broker = Broker(new_log(0), new_log(1), new_log(2))
     told: list[int] = []
@@ -220,7 +215,7 @@ async def test_a_leader_that_is_away_is_asked_until_it_is_back() -> None:
     await asyncio.sleep(0.003)
     assert broker.wire.asked == []
     broker.endpoint = Endpoint("PLAINTEXT", "elsewhere", 9093)
-    await until(lambda: len(broker.wire.asked) > 2)
+    await until(lambda: len(broker.wire.asked) > 2, pause_s=0)
     broker.wire.is_cut = False
     await broker.caught_up()
     assert {port for _, (_, _, port) in broker.wire.asked} == {9093}
@@ -244,7 +239,7 @@ async def test_a_leader_that_refuses_every_session_is_not_asked_without_pause() 
     broker = Broker(new_log(), replica_fetch_backoff_ms="60000")
     broker.leader.refusal = ErrorCode.INVALID_FETCH_SESSION_EPOCH
     broker.follow()
-    await until(lambda: len(broker.wire.asked) == 1)
+    await until(lambda: len(broker.wire.asked) == 1, pause_s=0)
     for _ in range(20):
         await asyncio.sleep(0)
     assert len(broker.wire.asked) == 1
@@ -259,11 +254,11 @@ async def test_a_stopped_fetcher_does_not_change_its_partitions() -> None:
         append(log, 0, "a")
     broker.fetchers.stop([broker.partitions[0]])
     await broker.wake()
-    await until(lambda: broker.partitions[1].log.log_end_offset == 1)
+    await until(lambda: broker.partitions[1].log.log_end_offset == 1, pause_s=0)
     assert broker.partitions[0].log.log_end_offset == 0
     broker.fetchers.stop(broker.partitions)
     assert list(broker.fetchers) == []
-    await until(lambda: len(broker.wire.closed) == 1)
+    await until(lambda: len(broker.wire.closed) == 1, pause_s=0)
 
 
 async def test_a_dead_directory_stops_its_replicas_alone(caplog: pytest.LogCaptureFixture) -> None:
@@ -276,9 +271,9 @@ async def test_a_dead_directory_stops_its_replicas_alone(caplog: pytest.LogCaptu
     for log in broker.leader.logs.values():
         append(log, 0, "a")
     await broker.wake()
-    await until(lambda: broker.partitions[1].log.log_end_offset == 1)
+    await until(lambda: broker.partitions[1].log.log_end_offset == 1, pause_s=0)
     (rounds,) = broker.fetchers
-    await until(lambda: [key.partition for key in rounds.fetcher.failed] == [0])
+    await until(lambda: [key.partition for key in rounds.fetcher.failed] == [0], pause_s=0)
     assert [followed.key.partition for followed in rounds.fetcher] == [1]
     broker.fetchers.stop_all()
     assert not caplog.records
@@ -356,7 +351,7 @@ async def test_a_throttled_replica_waits_while_the_quota_is_exceeded() -> None:
         append(broker.leader.logs[0], 0, f"{number} " * 20)
     commit(broker.leader.logs[0])
     broker.follow()
-    await until(lambda: partition.log.log_end_offset > 0)
+    await until(lambda: partition.log.log_end_offset > 0, pause_s=0)
     for _ in range(50):
         await asyncio.sleep(0)
     asked = len(broker.leader.requests)
@@ -364,7 +359,7 @@ async def test_a_throttled_replica_waits_while_the_quota_is_exceeded() -> None:
     await asyncio.sleep(0.01)  # ten times the pause between two looks at the quota
     assert len(broker.leader.requests) == asked
     broker.clock_ms += 10_000  # what was recorded does not count any more
-    await until(lambda: len(broker.leader.requests) > asked)
+    await until(lambda: len(broker.leader.requests) > asked, pause_s=0)
     partition.is_throttled_as_follower = False
     broker.fetchers.throttle(partition)
     await broker.caught_up()
@@ -385,5 +380,5 @@ async def test_a_replica_that_is_fetched_again_in_an_epoch_learns_its_lag_from_a
     position = begin_to_follow(partition.log, NOW_MS)
     broker.fetchers.follow([FetchStart(partition, position, is_same_epoch=True)])
     await broker.wake()
-    await until(lambda: broker.fetchers.lag(partition) == 0)
+    await until(lambda: broker.fetchers.lag(partition) == 0, pause_s=0)
     broker.fetchers.stop_all()

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -88,9 +88,3 @@ def in_sync(node: Node) -> bool:
     """Return whether all partitions that the node knows have three replicas in sync."""
     topics = node.publisher.image.topics.by_name.values()
     return all(len(p.isr) == 3 for topic in topics for p in topic.partitions.values())
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait for what no event tells."""
-    while not condition():  # noqa: ASYNC110
-        await asyncio.sleep(0.005)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from click.testing import CliRunner
 
 from spindle.cli.main import spindle
+from spindle.common.ports import Bytes
 from spindle.config.node_config import NodeConfig
 from spindle.protocol.api import APIS, response_class, response_header_version
 from spindle.protocol.codec import decode, encode
@@ -21,6 +22,7 @@ from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.protocol.records.record import Record, decode_records
+from spindle.runtime.disks.directory_thread import DirectoryThread
 from spindle.runtime.node import Node
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -46,9 +48,9 @@ class Home:
             **{key.replace("_", "."): value for key, value in overrides.items()},
         }
         self.file = folder / "server.properties"
-        self._write()
+        self.write_properties()
 
-    def _write(self) -> None:
+    def write_properties(self) -> None:
         lines = (f"{key}={value}\n" for key, value in self.properties.items())
         self.file.write_text("".join(lines))
 
@@ -93,6 +95,10 @@ class Client:
         response, end = decode(response_class(api.key), version, frame, start)
         assert end == len(frame)
         return response
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send bytes that need not be a request."""
+        self._writer.write(data)
 
     async def send(self, frame: bytes) -> None:
         self._writer.write(pack(">i", len(frame)) + frame)
@@ -179,7 +185,7 @@ def batch_of(*values: bytes, **options: Any) -> bytes:
     )
 
 
-def records_in(data: bytes | memoryview | None) -> list[Record]:
+def records_in(data: Bytes | None) -> list[Record]:
     data = data or b""
     return [r for at, header in batches(data) for r in decode_records(data, at, header)]
 
@@ -210,3 +216,12 @@ async def connected(node: Node, listener: str = "PLAINTEXT") -> AsyncIterator[Cl
         yield client
     finally:
         client.close()
+
+
+def thread_of(node: Node, path: Path | str) -> DirectoryThread:
+    """Return the I/O thread of a log directory of a broker."""
+    assert node.broker is not None
+    directory = node.broker.replicas.directory_at(str(path))
+    assert directory is not None
+    assert isinstance(directory.executor, DirectoryThread)
+    return directory.executor

@@ -37,7 +37,7 @@ def secured(folder: Path) -> Home:
     home = Home(folder, directories=1)
     home.properties["authorizer.class.name"] = STANDARD_AUTHORIZER
     home.properties["super.users"] = "User:root"
-    home._write()
+    home.write_properties()
     return home.format()
 
 

@@ -3,7 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from cluster_harness import cluster_homes, eventually, running_cluster
+from cluster_harness import cluster_homes, running_cluster
+from waiting import until
 
 from spindle.client.admin.cluster import describe_quorum
 from spindle.client.blocking.client import WireClient
@@ -16,8 +17,8 @@ async def test_the_active_controller_is_asked_wherever_the_question_begins(tmp_p
 
     async with running_cluster(homes) as nodes:
         publishers = [node.publisher for node in nodes]
-        await eventually(lambda: all(len(p.image.cluster.controllers) == 3 for p in publishers))
-        await eventually(lambda: all(p.leader.leader_id != NO_LEADER for p in publishers))
+        await until(lambda: all(len(p.image.cluster.controllers) == 3 for p in publishers))
+        await until(lambda: all(p.leader.leader_id != NO_LEADER for p in publishers))
         for node in nodes:
             assert node.controller is not None
             port = node.controller.registrar.endpoints[0].port

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
+from waiting import until
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
@@ -96,12 +97,6 @@ class Broker:
 
 def in_virtual_time(scenario: Coroutine[Any, Any, None]) -> None:
     SimulatedLoop().run_until_complete(scenario)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LIMIT_S):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
 
 
 async def test_an_unexpected_answer_to_a_heartbeat_does_not_end_the_session() -> None:
@@ -222,7 +217,7 @@ def test_a_dead_directory_is_in_every_heartbeat_until_the_end() -> None:
         assert controller.registrations[0].log_dirs == [A, B]
         broker.lose(B)
         sent = len(controller.heartbeats)
-        await until(lambda: len(controller.heartbeats) > sent + 3)
+        await until(lambda: len(controller.heartbeats) > sent + 3, pause_s=0.001)
         assert {tuple(one.offline_log_dirs) for one in controller.heartbeats[sent + 1 :]} == {(B,)}
         await broker.lifecycle.stop()
         assert broker.faults == []
@@ -253,7 +248,7 @@ def test_a_failure_that_is_acknowledged_after_refusals_does_not_end_the_broker()
         refusal = ApiError(ErrorCode.REQUEST_TIMED_OUT)
         controller.answers = [refusal, RUNNING]
         broker.lose(A)
-        await until(lambda: len(controller.answers) == 1)
+        await until(lambda: len(controller.answers) == 1, pause_s=0.001)
         await asyncio.sleep(2.1)
         assert broker.faults == []
         await broker.lifecycle.stop()
@@ -297,14 +292,14 @@ def test_a_renewed_registration_keeps_a_directory_whose_failure_is_not_known_yet
         broker = await Broker(controller).run()
         broker.lose(B)
         broker.lifecycle.register_again()
-        await until(lambda: len(controller.registrations) == 2)
+        await until(lambda: len(controller.registrations) == 2, pause_s=0.001)
         assert controller.registrations[1].log_dirs == [A, B]
         assert controller.registrations[1].incarnation_id == b"i" * 16
         sent = len(controller.heartbeats)
-        await until(lambda: len(controller.heartbeats) > sent)
+        await until(lambda: len(controller.heartbeats) > sent, pause_s=0.001)
         assert controller.heartbeats[sent].offline_log_dirs == [B]
         broker.lifecycle.register_again()
-        await until(lambda: len(controller.registrations) == 3)
+        await until(lambda: len(controller.registrations) == 3, pause_s=0.001)
         assert controller.registrations[2].log_dirs == [A]
         await broker.lifecycle.stop()
 
@@ -317,13 +312,13 @@ def test_a_directory_that_comes_back_is_registered_and_reported_as_offline_no_mo
         broker = await Broker(controller, failure_timeout_ms=5_000).run()
         broker.lose(B)
         sent = len(controller.heartbeats)
-        await until(lambda: len(controller.heartbeats) > sent)
+        await until(lambda: len(controller.heartbeats) > sent, pause_s=0.001)
         broker.online.append(B)
         broker.lifecycle.register_again(B)
-        await until(lambda: len(controller.registrations) == 2)
+        await until(lambda: len(controller.registrations) == 2, pause_s=0.001)
         assert controller.registrations[1].log_dirs == [A, B]
         sent = len(controller.heartbeats)
-        await until(lambda: len(controller.heartbeats) > sent + 2)
+        await until(lambda: len(controller.heartbeats) > sent + 2, pause_s=0.001)
         assert all(not heartbeat.offline_log_dirs for heartbeat in controller.heartbeats[sent:])
         await asyncio.sleep(10)
         assert broker.faults == []
@@ -342,10 +337,10 @@ def test_a_directory_that_a_late_heartbeat_took_out_is_registered_again() -> Non
         broker.lifecycle.registration_changed(replace(own, incarnation_id=b"other" + bytes(11)))
         broker.lifecycle.registration_changed(replace(own, directories=(A, B)))
         sent = len(controller.heartbeats)
-        await until(lambda: len(controller.heartbeats) > sent + 2)
+        await until(lambda: len(controller.heartbeats) > sent + 2, pause_s=0.001)
         assert len(controller.registrations) == 1
         broker.lifecycle.registration_changed(own)
-        await until(lambda: len(controller.registrations) == 2)
+        await until(lambda: len(controller.registrations) == 2, pause_s=0.001)
         assert controller.registrations[1].log_dirs == [A, B]
         await broker.lifecycle.stop()
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_harness import bootstrap_of, eventually
+from cluster_harness import bootstrap_of
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from node_harness import Client, Home, connected, running
+from waiting import until
 
 from spindle.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from spindle.common.ids import TopicPartition as Partition
@@ -154,7 +155,7 @@ async def live(node: Node, client: Client, life: int) -> Any:
     application = await asyncio.to_thread(Application, bootstrap_of(node), life)
     # The consumers ask for their coordinator, which creates its topic, at a time of their own.
     topics = node.broker.metadata
-    await eventually(lambda: all(at.topic in topics.image.topics.by_name for at in INTERNAL))
+    await until(lambda: all(at.topic in topics.image.topics.by_name for at in INTERNAL))
     await compact_often(client)
     before = None
     for _ in range(MAX_ROUNDS):
@@ -168,7 +169,7 @@ async def live(node: Node, client: Client, life: int) -> Any:
         raise AssertionError(f"not compacted: {list(compacted_to(node))}, {before}")
     await asyncio.to_thread(application.leave_open)
     await asyncio.to_thread(application.close)
-    await eventually(lambda: are_complete(node))
+    await until(lambda: are_complete(node))
     known = offsets(node)
     for group, offset in application.committed.items():
         assert known[group, 0] == (offset, False)

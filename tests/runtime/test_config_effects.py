@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from cluster_harness import cluster_homes, eventually, free_ports, running_cluster
+from cluster_harness import cluster_homes, free_ports, running_cluster
 from node_harness import Home, connected, running
+from waiting import until
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC
@@ -120,7 +121,7 @@ async def test_a_controlled_shutdown_is_asked_for_where_it_is_enabled(
         await stopping.stop(10)
         seen = nodes[0].publisher
         if is_enabled:
-            await eventually(lambda: not seen.image.cluster.brokers[2].is_active)
+            await until(lambda: not seen.image.cluster.brokers[2].is_active)
         else:
             assert seen.image.cluster.brokers[2].is_active
 
@@ -139,7 +140,7 @@ async def test_a_request_to_the_controller_waits_for_the_request_timeout(tmp_pat
     node = Node(home.config())
     starting = asyncio.create_task(node.start())
     try:
-        await eventually(lambda: node.controller is not None)
+        await until(lambda: node.controller is not None)
         assert node.controller is not None
         with pytest.raises(ApiError, match="no active controller answered") as refusal:
             await node.controller.channel.request(BrokerHeartbeatRequest())

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cluster_harness import eventually
 from metadata_history import image_of
 from node_harness import Client, Home, connected, partition_folders, running
+from waiting import until
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.config.node_config import NodeConfig
@@ -268,6 +268,6 @@ async def test_a_note_is_shown_with_its_cordon_and_ends_with_it(tmp_path: Path) 
         answer = await client.ask(request)
         assert answer.responses[0].error_code == 0
         ended = {"cordoned.log.dirs": ""}
-        await eventually(lambda: node.publisher.image.configs.broker(1) == ended)
+        await until(lambda: node.publisher.image.configs.broker(1) == ended)
         assert seen == [("configuration", "worn", "ops", 1)]
         assert await cordoned(client) == [False, False, False]

@@ -5,7 +5,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from node_harness import Home, batch_of, connected, running
+from node_harness import Home, batch_of, connected, running, thread_of
 
 from spindle.protocol.messages.describe_disks import DescribeDisksRequest
 
@@ -49,9 +49,7 @@ async def test_an_offline_directory_has_its_reason_and_a_cordoned_one_its_cause(
 ) -> None:
     home = Home(tmp_path, cordoned_log_dirs=str(tmp_path / "disk3")).format()
     async with running(home) as node, connected(node) as client:
-        node._directories.thread(str(home.directories[1])).fail(
-            OSError(5, "Input/output error", "/x/y")
-        )
+        thread_of(node, str(home.directories[1])).fail(OSError(5, "Input/output error", "/x/y"))
         await asyncio.sleep(0)
         disks = by_path(await client.ask(DescribeDisksRequest()))
         offline = disks[str(home.directories[1])]
@@ -67,7 +65,7 @@ async def test_a_disk_that_hangs_does_not_delay_the_answer(tmp_path: Path) -> No
     async with running(home) as node, connected(node) as client:
         released = threading.Event()
         path = str(home.directories[1])
-        thread = node._directories.thread(path)
+        thread = thread_of(node, path)
         held = asyncio.ensure_future(thread.submit(released.wait, 60))
         waiting = [thread.submit(int) for _ in range(3)]
         first = by_path(await client.ask(DescribeDisksRequest()))[path]

@@ -5,9 +5,9 @@ import logging
 from pathlib import Path
 
 import pytest
-from cluster_harness import eventually
 from directory_harness import registered
 from node_harness import Client, Home, batch_of, connected, running
+from waiting import until
 
 from spindle.common.uuids import DIRECTORY_MIGRATING
 from spindle.protocol.messages.update_features import UpdateFeaturesRequest
@@ -47,8 +47,8 @@ async def test_an_upgrade_makes_a_broker_register_and_assign_its_directories(
             incarnation = node.publisher.image.cluster.brokers[1].incarnation_id
             await upgrade(client)
             directories = node.broker.replicas.directories
-            await eventually(lambda: DIRECTORY_MIGRATING not in recorded(node))
-            await eventually(lambda: len(registered(node)) == 3)
+            await until(lambda: DIRECTORY_MIGRATING not in recorded(node))
+            await until(lambda: len(registered(node)) == 3)
             assert set(recorded(node)) == {d.directory_id for d in directories}
             assert set(registered(node)) == {d.directory_id for d in directories}
             own = node.publisher.image.cluster.brokers[1]
@@ -69,10 +69,10 @@ async def test_a_failure_that_the_metadata_cannot_record_ends_the_broker(
         assert node.broker is not None
         if is_upgraded:
             await upgrade(client, 17)
-            await eventually(lambda: len(registered(node)) == 3)
+            await until(lambda: len(registered(node)) == 3)
         node.broker.replicas.directories[1].executor.fail("EIO")
         if is_upgraded:
-            await eventually(lambda: len(registered(node)) == 2)
+            await until(lambda: len(registered(node)) == 2)
             assert not node.is_stopping
         else:
             fault = await asyncio.wait_for(node.wait_stopped(), 30)

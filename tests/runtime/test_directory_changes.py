@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from cluster_harness import eventually
 from directory_harness import add, alter, described, fail, log_dirs, registered, replicas_in
 from node_harness import Home, batch_of, connected, records_in, running
+from waiting import until
 
 from spindle.common.errors import ApiError, ConfigError, ErrorCode
 from spindle.common.filesystem import OsFileSystem
@@ -133,7 +133,7 @@ async def test_a_repaired_directory_comes_back_with_its_records(tmp_path: Path) 
         refused = await alter(client, DirectoryAction.READMIT, path)
         assert "no replica of this broker is lost: nothing to re-admit" in refused.error_message
         fail(node, path)
-        await eventually(lambda: len(registered(node)) == 1)
+        await until(lambda: len(registered(node)) == 1)
         answer = await alter(client, DirectoryAction.READMIT, path)
         assert (answer.error_code, answer.was_formatted) == (0, False), answer
         assert registered(node) == before
@@ -142,12 +142,12 @@ async def test_a_repaired_directory_comes_back_with_its_records(tmp_path: Path) 
         where = TopicPartition("t", answer.topics[0].partitions[0].partition_index)
         assert node.broker is not None
         replicas = node.broker.replicas
-        await eventually(lambda: replicas.lookup(*where).leader is not None)  # type: ignore[union-attr]
+        await until(lambda: replicas.lookup(*where).leader is not None)  # type: ignore[union-attr]
         assert (await client.produce(*where, batch_of(b"after"))).error_code == 0
         values = [r.value for r in records_in((await client.fetch(*where, 0)).records)]
         assert values == [b"before", b"after"]
         fail(node, path)
-        await eventually(lambda: len(registered(node)) == 1)
+        await until(lambda: len(registered(node)) == 1)
         assert (await alter(client, DirectoryAction.READMIT, path)).error_code == 0
 
 
@@ -161,7 +161,7 @@ async def test_a_replica_that_is_served_elsewhere_is_not_lost_with_its_old_copy(
         await client.create_topic("t", 1)
         assert (await client.produce("t", 0, batch_of(b"kept"))).error_code == 0
         fail(node, other)
-        await eventually(lambda: len(registered(node)) == 1)
+        await until(lambda: len(registered(node)) == 1)
         shutil.copytree(used / "t-0", other / "t-0")
         answer = await alter(client, DirectoryAction.READMIT, other)
         assert (answer.error_code, answer.topics) == (0, [])
@@ -184,7 +184,7 @@ async def test_a_replaced_directory_gets_a_new_id(
         path = home.directories[1]
         before = registered(node)
         fail(node, path)
-        await eventually(lambda: len(registered(node)) == 1)
+        await until(lambda: len(registered(node)) == 1)
         shutil.rmtree(path)
         refused = await alter(client, DirectoryAction.READMIT, path)
         assert refused.error_code == ErrorCode.INVALID_REQUEST
@@ -213,11 +213,11 @@ async def test_an_empty_directory_in_place_of_the_only_replicas_is_refused_until
     async with running(home) as node, connected(node) as client:
         await client.create_topic("t", 4)
         path = home.directories[1]
-        await eventually(lambda: replicas_in(node, path) == 2)
+        await until(lambda: replicas_in(node, path) == 2)
         there = sorted(p.name for p in path.iterdir() if p.name.startswith("t-"))
         lost = [TopicPartition("t", int(name[2:])) for name in there]
         fail(node, path)
-        await eventually(lambda: len(registered(node)) == 1)
+        await until(lambda: len(registered(node)) == 1)
         shutil.rmtree(path)
         path.mkdir()
         for accepted in ([], lost[:1]):
@@ -239,7 +239,7 @@ async def test_an_empty_directory_in_place_of_the_only_replicas_is_refused_until
         assert (answer.error_code, answer.was_formatted) == (0, True), answer
         states = [p.state for t in answer.topics for p in t.partitions]
         assert states == [ReplicaState.CREATED_EMPTY] * 2
-        await eventually(lambda: all(_leads(node, where) for where in lost))
+        await until(lambda: all(_leads(node, where) for where in lost))
 
 
 async def test_the_only_replica_of_a_directory_replaced_before_the_start_waits_for_its_name(
@@ -249,7 +249,7 @@ async def test_the_only_replica_of_a_directory_replaced_before_the_start_waits_f
 
     async with running(home) as node, connected(node) as client:
         await client.create_topic("t", 2)
-        await eventually(lambda: replicas_in(node, home.directories[1]) == 1)
+        await until(lambda: replicas_in(node, home.directories[1]) == 1)
     (lost,) = (p.name for p in home.directories[1].iterdir() if p.name.startswith("t-"))
     shutil.rmtree(home.directories[1])
     home.format("--ignore-formatted")
@@ -264,7 +264,7 @@ async def test_the_only_replica_of_a_directory_replaced_before_the_start_waits_f
         assert [t.partitions[0].partition_index for t in asked.topics] == [where.partition]
         answer = await alter(client, DirectoryAction.READMIT, path, where)
         assert answer.error_code == 0, answer
-        await eventually(lambda: _leads(node, where))
+        await until(lambda: _leads(node, where))
 
 
 def _leads(node: Node, where: TopicPartition) -> bool:
@@ -309,7 +309,7 @@ async def test_a_stop_gives_up_a_change_that_waits_for_the_controller(tmp_path: 
         held = node.broker.mover.lock
         await held.acquire()
         task = asyncio.ensure_future(changes.change(DirectoryAction.ADD, str(tmp_path / "a")))
-        await eventually(lambda: len(registered(node)) == 2)
+        await until(lambda: len(registered(node)) == 2)
         await node.stop()
         with pytest.raises(ApiError, match="starting or stopping"):
             await task
@@ -346,13 +346,13 @@ async def test_a_late_report_of_a_failure_leaves_no_partition_without_a_leader(
             offline_log_dirs=[directory.directory_id],
         )
         assert (await node.controller.channel.request(late)).error_code == 0
-        await eventually(lambda: registered(node) == before)
+        await until(lambda: registered(node) == before)
 
         def leaders() -> list[int]:
             partitions = node.publisher.image.topics.by_name["t"].partitions
             return [partition.leader for partition in partitions.values()]
 
-        await eventually(lambda: leaders() == [1, 1])
+        await until(lambda: leaders() == [1, 1])
 
 
 async def test_a_directory_that_fails_while_it_is_announced_holds_up_no_other(

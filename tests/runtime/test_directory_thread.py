@@ -43,7 +43,7 @@ async def test_work_runs_on_its_thread_in_order() -> None:
 
 async def test_callbacks_run_on_the_loop_in_order() -> None:
     async with directory_thread() as (thread, _):
-        seen: list[tuple[int, str]] = []
+        seen: list[tuple[int | None, str]] = []
         main = threading.current_thread().name
         for number in range(20):
             thread.call(

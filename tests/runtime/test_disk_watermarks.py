@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from cluster_harness import eventually
 from node_harness import Client, Home, connected, partition_folders, running
+from waiting import until
 
 from spindle.config.broker_values import BrokerValues
 from spindle.protocol.messages.describe_disks import DescribeDisksRequest
@@ -93,9 +93,9 @@ async def test_it_is_off_unless_the_high_watermark_is_below_one(tmp_path: Path) 
     assert (disks.asked, disks.told) == (0, [])
     guard.start()
     guard.update(values(home))
-    await eventually(lambda: disks.told == [("/a",)])
+    await until(lambda: disks.told == [("/a",)])
     guard.update(BrokerValues(home.config()))
-    await eventually(lambda: disks.told == [("/a",), ()])
+    await until(lambda: disks.told == [("/a",), ()])
     await guard.stop()
 
 
@@ -172,7 +172,7 @@ async def test_a_small_file_system_that_fills_and_empties(
         assert await causes(client) == [[], []]
         # Not wholly: a broker that cannot write its checkpoints gives the directory up.
         ballast.write_bytes(bytes(SMALL_BYTES * 97 // 100))
-        await eventually(lambda: cordoned_in_metadata(node) == 1)
+        await until(lambda: cordoned_in_metadata(node) == 1)
         assert await causes(client) == [[], ["watermark"]]
         described = await client.ask(DescribeLogDirsRequest(topics=None))
         assert [result.is_cordoned for result in described.results] == [False, True]
@@ -187,4 +187,4 @@ async def test_a_small_file_system_that_fills_and_empties(
             pass
         assert cordoned_in_metadata(node) == 1, "the cordon of the operator stays"
         assert await alter(client, cordoned="") == (0, None)
-        await eventually(lambda: cordoned_in_metadata(node) == 0)
+        await until(lambda: cordoned_in_metadata(node) == 0)

@@ -6,7 +6,6 @@ is removed, 4 joins by itself, loses its disk and joins again, and the leader is
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from cluster_harness import free_ports
 from metadata_files import directory_id, logged_batches, quorum_state
 from node_harness import CLUSTER_ID, Client, Home
+from waiting import until
 
 from spindle.common.errors import ErrorCode
 from spindle.common.uuids import parse_uuid
@@ -112,7 +112,7 @@ class Controllers:
         async def are_there() -> bool:
             return await self.quorum(leader_id) == (voters, observers)
 
-        await eventually(are_there)
+        await until(are_there)
 
     async def add(self, node_id: int, at: int) -> Any:
         listener = AddRaftVoterRequest.Listener(
@@ -140,7 +140,7 @@ class Controllers:
             logged = changes(self.directory(at))
             return sum(("controller", node_id) in batch for batch in logged) >= incarnations
 
-        await eventually(has)
+        await until(has)
 
 
 def changes(directory: Path) -> list[list[tuple[Any, ...]]]:
@@ -163,11 +163,6 @@ def _change(record: Message) -> tuple[Any, ...] | None:
         case RegisterControllerRecord():
             return ("controller", record.controller_id)
     return None
-
-
-async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
-    while not await condition():  # noqa: ASYNC110 - what is waited for lies in files and processes
-        await asyncio.sleep(0.005)
 
 
 async def everything(quorum: Controllers) -> None:
@@ -212,14 +207,14 @@ async def everything(quorum: Controllers) -> None:
     quorum.homes[4].format("--no-initial-controllers")
     await quorum.start(4)
     await quorum.registered(4, at=1, incarnations=2)
-    await eventually(has_joined)
+    await until(has_joined)
     assert await quorum.quorum(1) == ([1, 2, 4], [3, 4]), "the lost disk counts as an observer"
 
     removed = await quorum.remove(1, quorum.directory_id(1), at=1)
     while removed.error_code == ErrorCode.REQUEST_TIMED_OUT:  # the last change is not committed yet
         removed = await quorum.remove(1, quorum.directory_id(1), at=1)
     assert removed.error_code == 0
-    await eventually(has_successor)
+    await until(has_successor)
     leader_id = quorum.nodes[2].publisher.leader.leader_id
     await quorum.until(leader_id, [2, 4], [1, 3])
     for node_id in quorum.nodes:
@@ -274,7 +269,7 @@ async def test_a_voter_that_moved_tells_the_leader_its_new_address(tmp_path: Pat
         async def has_moved() -> bool:
             return await voter_ports() == {1: quorum.ports[1], 2: quorum.ports[2]}
 
-        await eventually(has_moved)
+        await until(has_moved)
     finally:
         for node_id in list(quorum.nodes):
             await quorum.stop(node_id)

@@ -11,7 +11,7 @@ from spindle.config.node_config import NodeConfig
 from spindle.disks.log_directory import LogDirectory
 from spindle.disks.pending_epoch_checkpoints import PendingEpochCheckpoints
 from spindle.log.cleaning.abort import CleaningAbort
-from spindle.log.cleaning.cleaning import Cleaning, CleaningSettings
+from spindle.log.cleaning.cleaning import Cleaning, CleaningResult, CleaningSettings
 from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime.broker.housekeeping import Housekeeping
 
@@ -83,18 +83,21 @@ async def test_a_compaction_pass_ends_whatever_it_meets() -> None:
     await keeping.stop()
 
 
+DONE = cast(CleaningResult, object())
+
+
 class SlowPass:
     """A pass of three steps of 1 MB."""
 
     def __init__(self) -> None:
         self.plan = type("Plan", (), {"signal": CleaningAbort(), "path": "/disk/a-0"})
-        self.result: str | None = None
+        self.result: CleaningResult | None = None
         self.steps: list[int | None] = []
 
     def advance(self, most_bytes: int | None) -> int:
         self.steps.append(most_bytes)
         if len(self.steps) == 3:
-            self.result = "done"
+            self.result = DONE
         return 1_000_000
 
 
@@ -114,11 +117,11 @@ async def test_a_pass_pauses_to_keep_to_its_rate_which_can_change() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "_pause", pause)
-        assert await compaction._run(cast(Cleaning, slow), directory) == "done"
+        assert await compaction._run(cast(Cleaning, slow), directory) is DONE
     assert slow.steps == [300_000, 1_200_000, 1_200_000]
     compaction.update(BrokerValues(node))
     slow = SlowPass()
-    assert await compaction._run(cast(Cleaning, slow), directory) == "done"
+    assert await compaction._run(cast(Cleaning, slow), directory) is DONE
     assert slow.steps == [None] * 3
     assert 0.99 < pauses[0] <= 1.0
     assert 0.2 < pauses[1] <= 0.25
@@ -135,7 +138,7 @@ async def test_a_long_pause_ends_when_the_limit_is_raised() -> None:
         await asyncio.sleep(0)
     assert len(slow.steps) == 1
     compaction.update(BrokerValues(node))
-    assert await asyncio.wait_for(run, 10) == "done"
+    assert await asyncio.wait_for(run, 10) is DONE
 
 
 async def test_compaction_ends_at_once_although_a_setting_changes_in_the_same_moment() -> None:
@@ -157,7 +160,7 @@ async def test_the_memory_of_compaction_is_for_all_directories_together() -> Non
     seen: asyncio.Queue[CleaningSettings] = asyncio.Queue()
     for directory in directories:
         directory.passes = iter(())
-        directory.next_pass = lambda now_ms, settings: seen.put_nowait(settings)  # type: ignore[method-assign, assignment]
+        directory.next_pass = lambda now_ms, settings: seen.put_nowait(settings)  # type: ignore[method-assign]
     keeping = housekeeping(*directories, log_initial_task_delay_ms="0")
     keeping.start()
     cleaning_settings = [await asyncio.wait_for(seen.get(), 20) for _ in range(2)]

@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from cluster_harness import cluster_homes, eventually
+from cluster_harness import cluster_homes
 from node_harness import Client, Home, batch_of, connected
+from waiting import until
 
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.protocol.messages.create_topics import CreateTopicsRequest
@@ -46,7 +47,7 @@ class Brokers:
 
     async def until(self, is_so: Callable[[PartitionRegistration], bool]) -> None:
         async with asyncio.timeout(30):
-            await eventually(lambda: is_so(self.partition()))
+            await until(lambda: is_so(self.partition()))
 
     def disk(self) -> Path:
         """Return the directory of the owner's replica."""
@@ -92,7 +93,7 @@ async def only_the_owner_has_all_records(folder: Path, *, has_elr: bool) -> Asyn
         await brokers.start(OTHER)
         async with connected(brokers.nodes[OWNER]) as client:
             await create(client)
-            await eventually(lambda: brokers.has_replica(OWNER) and brokers.has_replica(OTHER))
+            await until(lambda: brokers.has_replica(OWNER) and brokers.has_replica(OTHER))
             assert (await client.produce("t", 0, batch_of(b"both"))).error_code == 0
             await brokers.stop(OTHER)
             assert (await client.produce("t", 0, batch_of(b"owner"))).error_code == 0

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from cluster_harness import COMBINED, cluster_homes, eventually, running_cluster
+from cluster_harness import COMBINED, cluster_homes, running_cluster
 from metadata_files import FOLDER
 from node_harness import connected
+from waiting import until
 
 from spindle.metadata_log.snapshots import parse_snapshot_file_name
 from spindle.runtime.node import Node
@@ -39,7 +40,7 @@ async def test_an_empty_broker_begins_where_a_cleaned_log_does(tmp_path: Path) -
     async with running_cluster(homes[:1]) as (node,):
         async with connected(node) as client:
             created = [await client.create_topic(f"t{number}") for number in range(5)]
-        await eventually(lambda: first_segment(first) > 0)
+        await until(lambda: first_segment(first) > 0)
         other = Node(homes[1].config())
         try:
             await other.start()

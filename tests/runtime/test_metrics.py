@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from metadata_files import directory_id
-from node_harness import Home, batch_of, connected, running
+from node_harness import Home, batch_of, connected, running, thread_of
 from prometheus_client.parser import text_string_to_metric_families
 
 from documents.reference import PATHS, metrics_page
@@ -179,7 +179,7 @@ async def test_every_replica_has_its_rows(tmp_path: Path) -> None:
             for partition in node.broker.replicas
         }
         assert set(dirs.values()) == set(map(str, home.directories))
-        node._directories.thread(dirs[0]).fail("unplugged")
+        thread_of(node, dirs[0]).fail("unplugged")
         await asyncio.sleep(0)
         later = await scrape(node, "/metrics/partitions")
     log = {
@@ -271,7 +271,7 @@ async def test_a_dead_directory_and_a_deleted_topic_are_seen(tmp_path: Path) -> 
         await client.create_topic("a", partitions=3)
         await client.produce("a", 0, batch_of(b"x"))
         dead = str(home.directories[1])
-        node._directories.thread(dead).fail("unplugged")
+        thread_of(node, dead).fail("unplugged")
         await asyncio.sleep(0)
         samples = await scrape(node)
         assert samples["kafka_log_log_manager_offline_log_directory_count", ()] == 1

@@ -1,6 +1,7 @@
 """The exit code of the process of a node, in every state in which a signal may stop it."""
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -53,7 +54,7 @@ def exit_code(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     def code(**attributes: Any) -> int:
         node_class = type("OneNode", (FakeNode,), attributes)
         monkeypatch.setattr(process, "Node", node_class)
-        monkeypatch.setattr(process.gc, "freeze", lambda: None)
+        monkeypatch.setattr(gc, "freeze", lambda: None)
 
         class Config:
             node_id = 1

@@ -3,8 +3,8 @@
 from functools import partial
 from pathlib import Path
 
-from cluster_harness import eventually
 from node_harness import Home, batch_of, connected, running
+from waiting import until
 
 from spindle.common.uuids import Uuid
 from spindle.disks.log_directory import LogDirectory
@@ -62,7 +62,7 @@ async def test_a_promotion_is_not_assigned_back_and_copied_again(tmp_path: Path)
                 if p.topic_partition.topic == "moved"
             }
             await client.ask(request)
-            await eventually(partial(all_are_in, replicas, target))
+            await until(partial(all_are_in, replicas, target))
             # Everything that a swap sets off has happened when the next topic is there.
             await client.create_topic(f"after-{turn}")
             assert not list(replicas.moves)

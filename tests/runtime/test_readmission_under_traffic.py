@@ -13,12 +13,12 @@ from cluster_harness import (
     bootstrap_of,
     cluster_homes,
     create_replicated_topic,
-    eventually,
     in_sync,
     running_cluster,
 )
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from directory_harness import fail, registered, replicas_in
+from waiting import until
 
 from spindle.disks.alter_disks import DirectoryAction
 
@@ -74,7 +74,7 @@ class Writer:
     async def more(self) -> None:
         """Wait until records are acknowledged that were sent from here on."""
         sent = self.sent
-        await eventually(lambda: any(n > sent + 100 for _, _, n in self.acknowledged[-50:]))
+        await until(lambda: any(n > sent + 100 for _, _, n in self.acknowledged[-50:]))
 
 
 def read_all(bootstrap: str, counts: dict[int, int]) -> dict[int, list[tuple[int, int]]]:
@@ -83,14 +83,18 @@ def read_all(bootstrap: str, counts: dict[int, int]) -> dict[int, list[tuple[int
         {"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False}
     )
     consumer.assign([TopicPartition(TOPIC, n, OFFSET_BEGINNING) for n in counts])
-    result: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    while any(len(result[n]) < count for n, count in counts.items()):
+    numbers: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    while any(len(numbers[n]) < count for n, count in counts.items()):
         message = consumer.poll(10)
-        assert message is not None, {n: len(records) for n, records in result.items()}
+        assert message is not None, {n: len(records) for n, records in numbers.items()}
         if message.error() is None:
-            result[message.partition()].append((message.offset(), int(message.value())))
+            partition, offset, value = message.partition(), message.offset(), message.value()
+            assert partition is not None
+            assert offset is not None
+            assert value is not None
+            numbers[partition].append((offset, int(value)))
     consumer.close()
-    return result
+    return numbers
 
 
 async def test_a_directory_fails_and_is_repaired_then_replaced_then_retired(tmp_path: Path) -> None:
@@ -107,10 +111,10 @@ async def test_a_directory_fails_and_is_repaired_then_replaced_then_retired(tmp_
         try:
             for action in ("repaired", "replaced", "retired"):
                 await writer.more()
-                await eventually(lambda: in_sync(first))
+                await until(lambda: in_sync(first))
                 assert replicas_in(victim, path)
                 fail(victim, path)
-                await eventually(lambda: len(registered(first, 2)) == 1)
+                await until(lambda: len(registered(first, 2)) == 1)
                 await writer.more()
                 if action == "replaced":
                     shutil.rmtree(path)
@@ -121,7 +125,7 @@ async def test_a_directory_fails_and_is_repaired_then_replaced_then_retired(tmp_
                 )
                 assert changed.was_formatted is (action == "replaced")
                 assert (victim.broker.replicas.directory_at(str(path)) is not None) is is_kept
-                await eventually(lambda: in_sync(first))
+                await until(lambda: in_sync(first))
                 await writer.more()
         finally:
             await writer.stop()

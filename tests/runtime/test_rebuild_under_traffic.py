@@ -14,11 +14,11 @@ from cluster_harness import (
     bootstrap_of,
     cluster_homes,
     create_replicated_topic,
-    eventually,
     in_sync,
     running_cluster,
 )
 from test_readmission_under_traffic import PARTITIONS, TOPIC, Writer, read_all
+from waiting import until
 
 from spindle.audit.findings import FindingKind
 from spindle.audit.run import run_audit
@@ -56,7 +56,7 @@ async def test_the_command_that_an_audit_names_repairs_a_follower_under_traffic(
         bootstrap = bootstrap_of(*nodes)
         writer = Writer(bootstrap)
         try:
-            await eventually(lambda: len(writer.acknowledged) > 2_000)
+            await until(lambda: len(writer.acknowledged) > 2_000)
             victim = next(p for p in first.broker.replicas if p.leader is None)
             name = str(victim.topic_partition)
             segment = Path(victim.log.path) / f"{0:020}.log"
@@ -69,7 +69,7 @@ async def test_the_command_that_an_audit_names_repairs_a_follower_under_traffic(
             assert named[1] == f"spindle disks rebuild 1 {name}"
             done = await asyncio.to_thread(commanded, named[1], bootstrap)
             assert [replica["state"] for replica in done["replicas"]] == ["done"]
-            await eventually(lambda: in_sync(first))
+            await until(lambda: in_sync(first))
             await writer.more()
         finally:
             await writer.stop()

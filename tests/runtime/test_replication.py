@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from cluster_harness import cluster_homes, eventually, running_cluster
+from cluster_harness import cluster_homes, running_cluster
 from fake_broker import create_replicated
 from node_harness import Client, Home, batch_of, connected
+from waiting import until
 
 from spindle.common.errors import ErrorCode
 from spindle.common.filesystem import OsFileSystem
@@ -236,7 +237,9 @@ async def test_a_follower_describes_the_producers_of_its_replica(tmp_path: Path)
     ) -> DescribeProducersResponse.TopicResponse.PartitionResponse:
         topic = DescribeProducersRequest.TopicRequest(name="t", partition_indexes=[0])
         async with connected(cluster.node(node_id)) as client:
-            answer = await client.ask(DescribeProducersRequest(topics=[topic]))
+            answer: DescribeProducersResponse = await client.ask(
+                DescribeProducersRequest(topics=[topic])
+            )
         return answer.topics[0].partitions[0]
 
     async with started_cluster(tmp_path, 3) as cluster:
@@ -363,9 +366,7 @@ async def test_a_topic_made_again_while_its_former_replica_is_put_aside(
             if broker is not None and replicas is broker.replicas and not made_again:
                 async with connected(cluster.node(2)) as client:
                     made_again.append(await create_replicated(client, "t", [2, 3]))
-                await eventually(
-                    lambda: made_again[0] in cluster.node(3).publisher.image.topics.by_id
-                )
+                await until(lambda: made_again[0] in cluster.node(3).publisher.image.topics.by_id)
             await put_aside(replicas)
 
         monkeypatch.setattr(ReplicaManager, "put_aside_strays", hindered)

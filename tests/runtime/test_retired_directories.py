@@ -10,7 +10,6 @@ from cluster_harness import (
     COMBINED,
     cluster_homes,
     create_replicated_topic,
-    eventually,
     in_sync,
     running_cluster,
 )
@@ -25,6 +24,7 @@ from directory_harness import (
     replicas_in,
 )
 from node_harness import Home, batch_of, connected, running
+from waiting import until
 
 from spindle.common.errors import ErrorCode
 from spindle.disks.alter_disks import DirectoryAction, ReplicaState
@@ -74,7 +74,7 @@ async def test_a_dead_directory_is_retired_unless_it_has_the_only_replica(tmp_pa
 
     async with running(home) as node, connected(node) as client:
         await client.create_topic("t", 3)
-        await eventually(lambda: replicas_in(node, path))
+        await until(lambda: replicas_in(node, path) > 0)
         fail(node, path)
         refused = await alter(client, DirectoryAction.RETIRE, path)
         assert refused.error_code == ErrorCode.INVALID_REQUEST
@@ -89,7 +89,7 @@ async def test_a_dead_directory_is_retired_unless_it_has_the_only_replica(tmp_pa
         assert str(path) not in await described(client)
         # Nothing is offline any more: a replica that is missing is created.
         await client.create_topic("t", 2)
-        await eventually(lambda: replicas_in(node, other))
+        await until(lambda: replicas_in(node, other) > 0)
     async with running(home) as node, connected(node) as client:
         assert str(path) not in await described(client)
 
@@ -125,7 +125,7 @@ async def test_a_directory_that_was_dead_at_the_start_is_retired(tmp_path: Path)
 
     async with running(home) as node, connected(node) as client:
         await client.create_topic("t", 2)
-        await eventually(lambda: replicas_in(node, path))
+        await until(lambda: replicas_in(node, path) > 0)
     shutil.rmtree(path)
     path.write_text("no directory")
     async with running(home) as node, connected(node) as client:
@@ -165,9 +165,9 @@ async def test_a_dead_directory_is_retired_after_the_controller_knows_its_replic
         path = homes[1].directories[1]
         await victim.broker.directory_reports.stop()
         await create_replicated_topic(victim, "t", 6)
-        await eventually(lambda: replicas_in(victim, path))
+        await until(lambda: replicas_in(victim, path) > 0)
         fail(victim, path)
-        await eventually(lambda: len(registered(nodes[0], 2)) == 1)
+        await until(lambda: len(registered(nodes[0], 2)) == 1)
         change = victim.broker.directory_changes.change(DirectoryAction.RETIRE, str(path))
         task = asyncio.ensure_future(change)
         async with connected(victim) as client:
@@ -176,4 +176,4 @@ async def test_a_dead_directory_is_retired_after_the_controller_knows_its_replic
         assert not task.done()
         victim.broker.directory_reports.start()
         assert set((await task).replicas.values()) == {ReplicaState.CREATED}
-        await eventually(lambda: in_sync(nodes[0]))
+        await until(lambda: in_sync(nodes[0]))

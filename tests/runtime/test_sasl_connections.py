@@ -219,7 +219,7 @@ async def test_requests_that_come_with_the_last_token_are_those_of_the_user() ->
         large = b"".join(
             pack(">i", len(body)) + body for body in (ALICE, metadata + bytes(200_000))
         )
-        client._writer.write(large)
+        client.send_bytes(large)
         assert await client.receive() == b""
         await asyncio.gather(client.receive(), return_exceptions=True)
 
@@ -321,7 +321,7 @@ class Clock:
 
 async def test_a_frame_above_the_limit_ends_a_connection_that_has_not_authenticated() -> None:
     async with sasl_client(max_receive_bytes=1000) as (served, client):
-        client._writer.write(pack(">i", 1001))
+        client.send_bytes(pack(">i", 1001))
         await assert_closed(client)
     assert served.metrics.failed_authentications == 1
 
@@ -434,7 +434,7 @@ async def test_strangers_with_unfinished_frames_are_closed_the_oldest_first(
         assert unauthenticated.held_bytes == 4 * 64 * 1024
         # A whole frame needs no room, and a client that has logged in is no stranger.
         await authenticate(client)
-        client._writer.write(pack(">i", 30_000))
+        client.send_bytes(pack(">i", 30_000))
         assert not any(reader.at_eof() for reader, _ in opened[3:])
         for _, writer in opened:
             writer.close()
@@ -449,7 +449,7 @@ async def test_the_memory_of_a_large_frame_of_a_stranger_counts_as_it_grows() ->
     unauthenticated = UnauthenticatedConnections(4 * 64 * 1024)
 
     async with sasl_client(unauthenticated=unauthenticated) as (_, client):
-        client._writer.write(pack(">i", 99_000) + bytes(90_000))
+        client.send_bytes(pack(">i", 99_000) + bytes(90_000))
         while unauthenticated.held_bytes != 99_000:  # noqa: ASYNC110
             await asyncio.sleep(0)
     assert unauthenticated.held_bytes == 0

@@ -130,7 +130,7 @@ def test_nothing_is_lent_where_bytes_must_go_through_the_transport(
     def no_descriptor(_: int) -> int:
         raise OSError(errno.EMFILE, "too many open files")
 
-    monkeypatch.setattr(sendfile_socket.os, "dup", no_descriptor)
+    monkeypatch.setattr(os, "dup", no_descriptor)
     loan, parts = pair.borrow_socket(), pair.parts()
     assert isinstance(loan, SocketUnavailable)
     assert loan.send(lambda: parts) == (0, False)

@@ -199,7 +199,7 @@ async def test_a_job_that_cannot_wait_is_left_to_the_event_loop(
     def no_descriptor(*_: object) -> int:
         raise OSError(errno.EMFILE, "too many open files")
 
-    monkeypatch.setattr(socket_poller.os, "eventfd", no_descriptor)
+    monkeypatch.setattr(os, "eventfd", no_descriptor)
 
     async with sending_thread(pair, most_wait_s=FOR_EVER_S) as (_, answer):
         answer.start()

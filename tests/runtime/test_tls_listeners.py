@@ -26,6 +26,7 @@ from spindle.protocol.messages.incremental_alter_configs import IncrementalAlter
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network import renewable_tls as renewable_tls_module
 from spindle.runtime.network import tls_source as tls_source_module
+from spindle.runtime.network.listener_tls import ListenerTls
 from spindle.runtime.network.tls_listeners import TlsListeners
 from spindle.runtime.network.tls_source import tls_source
 from spindle.runtime.node import Node
@@ -83,6 +84,14 @@ async def secured(
         yield Client(reader, writer), shown
     finally:
         writer.close()
+
+
+def secure_listener(tls: TlsListeners, config: NodeConfig) -> ListenerTls:
+    """Return the TLS of the listener SECURE."""
+    (endpoint,) = [at for at in config.listeners if at.listener == "SECURE"]
+    listener_tls = tls.security_of(endpoint).tls
+    assert listener_tls is not None
+    return listener_tls
 
 
 def principals(node: Node) -> list[str]:
@@ -158,7 +167,7 @@ async def test_a_changed_file_renews_the_key_and_a_bad_one_leaves_the_present(
 
     async with running(home) as node, secured(node, client_side()) as (client, _):
         assert node.tls is not None
-        before = node.tls._listeners["SECURE"].loaded.key.certificate
+        before = secure_listener(node.tls, home.config()).loaded.key.certificate
         (tmp_path / "server.pem").write_text("-----BEGIN CERTIFICATE-----\nx\n")
         for _ in range(2):
             await node.tls.renew(may_rename=False)
@@ -169,7 +178,7 @@ async def test_a_changed_file_renews_the_key_and_a_bad_one_leaves_the_present(
         certified("broker", hosts=HOSTS, days=30).write(tmp_path, "server")
         await node.tls.renew(may_rename=False)
         assert await shown_name(node) == "broker"
-        assert node.tls._listeners["SECURE"].loaded.key.certificate != before
+        assert secure_listener(node.tls, home.config()).loaded.key.certificate != before
         await client.ask(ApiVersionsRequest(), version=0)
     errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
     secure = [text for text in errors if "listener SECURE" in text]
@@ -187,7 +196,7 @@ async def test_a_renewed_file_that_cannot_be_read_at_first_is_tried_again(
         raise PermissionError(13, "Permission denied", path)
 
     tls = TlsListeners(config, lambda: NOW_MS, RequestMetrics())
-    listener = tls._listeners["SECURE"]
+    listener = secure_listener(tls, config)
     before = listener.loaded
     certified("broker", hosts=HOSTS, days=9).write(tmp_path, "server")
     with monkeypatch.context() as patch:
@@ -333,13 +342,13 @@ async def test_a_certificate_that_other_brokers_do_not_trust_yet_is_not_used(
     config = NodeConfig.from_properties({k: v for k, v in merged.items() if v is not None})
 
     tls = TlsListeners(config, lambda: NOW_MS, RequestMetrics())
-    before = tls._listeners["SECURE"].loaded
+    before = secure_listener(tls, config).loaded
     certified("broker", hosts=HOSTS, authority="stranger").write(tmp_path, "server")
     await tls.renew(may_rename=False)
-    assert tls._listeners["SECURE"].loaded is before
+    assert secure_listener(tls, config).loaded is before
     certified("broker", hosts=HOSTS, days=9).write(tmp_path, "server")
     await tls.renew(may_rename=False)
-    assert tls._listeners["SECURE"].loaded is not before
+    assert secure_listener(tls, config).loaded is not before
     assert "brokers with these keys would refuse each other" in caplog.text
 
 
@@ -389,12 +398,12 @@ async def test_a_file_system_that_hangs_is_named_and_the_present_key_stays(
     answers = threading.Event()
 
     tls = TlsListeners(config, lambda: NOW_MS, RequestMetrics())
-    before = tls._listeners["SECURE"].loaded
+    before = secure_listener(tls, config).loaded
     for tls_context in tls._all:
         tls_context._reads._limit_s = 0.01
     monkeypatch.setattr(tls_source_module, "store_stamp", lambda path: answers.wait())
     for _ in range(3):
         await tls.renew(may_rename=False)
-    assert tls._listeners["SECURE"].loaded is before
+    assert secure_listener(tls, config).loaded is before
     answers.set()
     assert "listener SECURE: its key store and trust store: not read after 0.01 s" in caplog.text

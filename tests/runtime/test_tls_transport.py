@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from certificates import Certified, certified
+from waiting import until
 
 from spindle.runtime.handshakes import Handshakes, PeerRefused
 from spindle.runtime.tls_transport import TlsTransport
@@ -57,7 +58,7 @@ class Wire(asyncio.Transport):
         self.peer: Wire | None = None
         self.unsent = bytearray()
         self.is_stuck = False
-        self.is_reading = True
+        self._is_reading = True
         self.is_closed = False
         self._high_bytes = 0
         self._is_full = False
@@ -81,7 +82,7 @@ class Wire(asyncio.Transport):
     def deliver(self) -> None:
         peer = self.peer
         assert peer is not None
-        while self.unsent and not self.is_stuck and peer.is_reading and not peer.is_closed:
+        while self.unsent and not self.is_stuck and peer.is_reading() and not peer.is_closed:
             assert self.far is not None
             buffer = self.far.get_buffer(-1)
             count = min(len(buffer), len(self.unsent))
@@ -92,11 +93,14 @@ class Wire(asyncio.Transport):
             self._is_full = False
             self.near.resume_writing()
 
+    def is_reading(self) -> bool:
+        return self._is_reading
+
     def pause_reading(self) -> None:
-        self.is_reading = False
+        self._is_reading = False
 
     def resume_reading(self) -> None:
-        self.is_reading = True
+        self._is_reading = True
         assert self.peer is not None
         asyncio.get_running_loop().call_soon(self.peer.deliver)
 
@@ -187,11 +191,6 @@ class Pair:
         self.client_tls.connection_made(self.to_server)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - the loop has nothing to wait for but itself
-        await asyncio.sleep(0)
-
-
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
 async def test_bytes_go_both_ways_and_the_end_comes_after_them(version: str) -> None:
     big = bytes(range(256)) * 4000
@@ -200,12 +199,12 @@ async def test_bytes_go_both_ways_and_the_end_comes_after_them(version: str) -> 
     # Written before the handshake, in pieces of many sizes.
     pair.client.transport.writelines([b"a" * 10, b"", b"b" * 20_000, memoryview(big)])
     expected = b"a" * 10 + b"b" * 20_000 + big
-    await until(lambda: len(pair.server.received) == len(expected))
+    await until(lambda: len(pair.server.received) == len(expected), pause_s=0)
     assert pair.server.received == expected
     assert pair.server.transport.get_extra_info("ssl_object").version() == version
     pair.server.transport.write(big)
     pair.server.transport.close()
-    await until(lambda: "lost" in pair.client.events)
+    await until(lambda: "lost" in pair.client.events, pause_s=0)
     assert pair.client.received == big
     # It had to wait with what it wrote before the handshake.
     assert pair.client.events == ["pause", "resume", "eof", "lost"]
@@ -218,21 +217,21 @@ async def test_a_protocol_that_pauses_gets_nothing_until_it_resumes() -> None:
     pair = Pair()
     pair.server.on_bytes = lambda: pair.server.transport.pause_reading()
     pair.client.transport.write(b"x" * 40_000)
-    await until(lambda: bool(pair.server.received))
+    await until(lambda: bool(pair.server.received), pause_s=0)
     for _ in range(100):
         await asyncio.sleep(0)
     assert len(pair.server.received) == 1000
     pair.server.on_bytes = lambda: None
     pair.server.transport.resume_reading()
     assert len(pair.server.received) == 1000  # not inside of the call
-    await until(lambda: len(pair.server.received) == 40_000)
+    await until(lambda: len(pair.server.received) == 40_000, pause_s=0)
 
 
 async def test_a_peer_that_does_not_read_holds_back_the_writer_before_its_bytes_are_encrypted() -> (
     None
 ):
     pair = Pair()
-    await until(lambda: len(pair.handshakes) == 0)
+    await until(lambda: len(pair.handshakes) == 0, pause_s=0)
     pair.to_client.is_stuck = True
     size = 4 << 20
     pair.server.transport.set_write_buffer_limits(high=1 << 20)
@@ -242,7 +241,7 @@ async def test_a_peer_that_does_not_read_holds_back_the_writer_before_its_bytes_
     assert len(pair.to_client.unsent) < 512 * 1024
     pair.to_client.is_stuck = False
     pair.to_client.deliver()
-    await until(lambda: len(pair.client.received) == size)
+    await until(lambda: len(pair.client.received) == size, pause_s=0)
     assert pair.server.events == ["pause", "resume"]
 
 
@@ -250,7 +249,7 @@ async def test_a_peer_that_reads_no_answers_is_not_read_from_either() -> None:
     """Its bytes stay where they are, so that they need no memory here."""
 
     pair = Pair()
-    await until(lambda: len(pair.handshakes) == 0)
+    await until(lambda: len(pair.handshakes) == 0, pause_s=0)
     pair.to_client.is_stuck = True
     answers, requests = 1 << 20, 4 << 20
     pair.server.transport.write(bytes(answers))
@@ -261,8 +260,8 @@ async def test_a_peer_that_reads_no_answers_is_not_read_from_either() -> None:
     assert pair.client.transport.get_write_buffer_size() >= requests
     pair.to_client.is_stuck = False
     pair.to_client.deliver()
-    await until(lambda: len(pair.server.received) == requests)
-    await until(lambda: len(pair.client.received) == answers)
+    await until(lambda: len(pair.server.received) == requests, pause_s=0)
+    await until(lambda: len(pair.client.received) == answers, pause_s=0)
 
 
 @pytest.mark.parametrize("auth", ["none", "requested", "required"])
@@ -279,11 +278,11 @@ async def test_the_certificate_of_a_client_is_seen_where_it_is_asked_for(
     )
     pair.client.transport.write(b"hello")
     if auth == "required" and not presents:
-        await until(lambda: bool(pair.failures) and "lost" in pair.client.events)
+        await until(lambda: bool(pair.failures) and "lost" in pair.client.events, pause_s=0)
         assert "PEER_DID_NOT_RETURN_A_CERTIFICATE" in str(pair.failures[0])
         assert not pair.server.received
         return
-    await until(lambda: pair.server.received == b"hello")
+    await until(lambda: pair.server.received == b"hello", pause_s=0)
     assert len(seen) == 1
     assert (seen[0] is not None) is (presents and auth != "none")
 
@@ -295,7 +294,7 @@ async def test_a_certificate_that_is_not_trusted_ends_both_sides_with_the_reason
     client["ssl.keystore.certificate.chain"] = stranger.certificate_pem
     pair = Pair(properties(broker(), ssl_client_auth="required"), client)
     pair.client.transport.write(b"hello")
-    await until(lambda: "lost" in pair.client.events and "lost" in pair.server.events)
+    await until(lambda: "lost" in pair.client.events and "lost" in pair.server.events, pause_s=0)
     assert isinstance(pair.failures[0], ssl.SSLCertVerificationError)
     assert isinstance(pair.client.failure, ssl.SSLError)
     assert not pair.server.received
@@ -307,7 +306,7 @@ async def test_a_peer_that_this_side_refuses_is_told_nothing_and_gets_no_byte_th
 
     pair = Pair(on_secured=refuse)
     pair.client.transport.write(b"hello")
-    await until(lambda: "lost" in pair.client.events)
+    await until(lambda: "lost" in pair.client.events, pause_s=0)
     assert [str(failure) for failure in pair.failures] == ["no rule applies"]
     assert not pair.server.received
 
@@ -317,11 +316,11 @@ async def test_a_client_without_tls_is_refused_with_its_first_bytes() -> None:
     pair.to_server.unsent.clear()
     pair.to_server.write(b"\x00\x00\x00\x20\x00\x12\x00\x03\x00\x00\x00\x01")
     pair.client_tls.step = lambda: None  # type: ignore[method-assign]
-    await until(lambda: bool(pair.failures))
+    await until(lambda: bool(pair.failures), pause_s=0)
     assert "WRONG_VERSION_NUMBER" in str(pair.failures[0])
     # Kept errors must not refer back to the connection: OpenSSL's memory would wait for the
     # garbage collector, which does not know how much it is.
-    await until(lambda: "lost" in pair.server.events)
+    await until(lambda: "lost" in pair.server.events, pause_s=0)
     assert pair.failures[0].__traceback__ is None
 
 
@@ -334,7 +333,7 @@ async def test_a_silent_handshake_ends_in_time_and_only_the_oldest_give_way() ->
         "more than 2 handshakes are under way"
     ]
     assert len(handshakes) == 2
-    await until(lambda: len(handshakes) == 0)
+    await until(lambda: len(handshakes) == 0, pause_s=0)
     assert [str(pair.failures[0]) for pair in pairs[1:]] == ["it was not complete after 0.01 s"] * 2
 
 

@@ -256,4 +256,4 @@ async def test_an_unexpected_failure_leaves_no_question_without_an_answer() -> N
         await asyncio.sleep(0)
         c.gate.set()
         answers = await asyncio.wait_for(asyncio.gather(first, second), 5)
-        assert answers == [{A: ErrorCode.NETWORK_EXCEPTION}] * 2
+        assert list(answers) == [{A: ErrorCode.NETWORK_EXCEPTION}] * 2

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from cluster_harness import (
     bootstrap_of,
     cluster_homes,
     create_replicated_topic,
-    eventually,
     in_sync,
     running_cluster,
 )
@@ -25,9 +25,12 @@ from confluent_kafka import (
 )
 from directory_harness import fail, registered, replicas_in
 from node_harness import Home, connected, running
+from waiting import until
 
 from spindle.common.errors import ErrorCode
 from spindle.disks.alter_disks import DirectoryAction
+from spindle.disks.log_directory import LogDirectory
+from spindle.replicas.partition import Partition
 from spindle.runtime.node import Node
 
 TOPIC = "t"
@@ -84,7 +87,7 @@ class Writer:
     async def more(self) -> None:
         """Wait for transactions that began after this call."""
         count = len(self.committed) + 5
-        await eventually(lambda: len(self.committed) >= count or not self._thread.is_alive())
+        await until(lambda: len(self.committed) >= count or not self._thread.is_alive())
         assert self._thread.is_alive()
 
 
@@ -111,16 +114,23 @@ def read_committed(bootstrap: str, partitions: Iterable[int]) -> dict[int, list[
     )
     left = set(partitions)
     consumer.assign([TopicPartition(TOPIC, n, OFFSET_BEGINNING) for n in left])
-    result: dict[int, list[int]] = defaultdict(list)
+    numbers: dict[int, list[int]] = defaultdict(list)
     while left:
         message = consumer.poll(TIMEOUT_S)
         assert message is not None, left
         if message.error() is None:
-            result[message.partition()].append(int(message.value()))
+            partition, value = message.partition(), message.value()
+            assert partition is not None
+            assert value is not None
+            numbers[partition].append(int(value))
         else:
             left.discard(message.partition())
     consumer.close()
-    return result
+    return numbers
+
+
+def is_stored_in(partition: Partition, directory: LogDirectory) -> bool:
+    return partition.directory is directory
 
 
 def are_stable(nodes: Sequence[Node]) -> bool:
@@ -153,18 +163,18 @@ async def test_a_directory_dies_under_transactions_and_comes_back(tmp_path: Path
         path = homes[1].directories[1]
         try:
             await writer.more()
-            await eventually(lambda: in_sync(first))
+            await until(lambda: in_sync(first))
             assert replicas_in(victim, path)
             fail(victim, path)
-            await eventually(lambda: len(registered(first, 2)) == 1)
+            await until(lambda: len(registered(first, 2)) == 1)
             await writer.more()
             await victim.broker.directory_changes.change(DirectoryAction.READMIT, str(path))
-            await eventually(lambda: in_sync(first))
+            await until(lambda: in_sync(first))
             await writer.more()
         finally:
             await writer.stop()
         assert writer.aborted
-        await eventually(lambda: are_stable(nodes))
+        await until(lambda: are_stable(nodes))
         read = await asyncio.to_thread(read_committed, bootstrap, range(PARTITIONS))
         assert read == dict.fromkeys(range(PARTITIONS), writer.committed)
 
@@ -203,7 +213,7 @@ async def test_an_open_transaction_moves_with_its_partition(tmp_path: Path) -> N
             source = partition.directory
             (target,) = [d for d in node.broker.replicas.directories if d is not source]
             assert await node.broker.mover.alter(partition, target) is ErrorCode.NONE
-            await eventually(lambda p=partition, t=target: p.directory is t)
+            await until(partial(is_stored_in, partition, target))
             await asyncio.to_thread(write, first, 5)
             await asyncio.to_thread(write, second, 6)
             # Below the first open transaction there is only an aborted one.
@@ -213,7 +223,7 @@ async def test_an_open_transaction_moves_with_its_partition(tmp_path: Path) -> N
         partition = node.broker.replicas.lookup(TOPIC, 0)
         assert partition is not None
         log = partition.log
-        await eventually(lambda: log.last_stable_offset == log.log_end_offset)
+        await until(lambda: log.last_stable_offset == log.log_end_offset)
         aborted = log.aborted_transactions(0, log.log_end_offset)
         read = await asyncio.to_thread(read_committed, bootstrap, [0])
     assert read[0] == [3, 5, 5]

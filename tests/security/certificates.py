@@ -145,7 +145,7 @@ def self_signed(name: str, *, hosts: tuple[str, ...], key: PrivateKey | None = N
     return Certified(key, certificate, certificate)
 
 
-def _of(*attributes: x509.NameAttribute) -> x509.Name:
+def _of(*attributes: x509.NameAttribute[str]) -> x509.Name:
     return x509.Name(list(attributes))
 
 

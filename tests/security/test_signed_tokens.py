@@ -168,13 +168,16 @@ def test_a_token_for_another_service_is_refused_even_if_none_is_expected() -> No
     rules = TokenRules(audiences=("kafka", "streams"))
     bearer_token(CLAIMS | {"aud": ["web", "kafka"]}, rules, NOW_MS)
     bearer_token(CLAIMS | {"aud": "streams"}, rules, NOW_MS)
-    for audience in (None, "web", [], [1], {}):
+    audiences: tuple[object, ...] = (None, "web", [], [1], {})
+    for audience in audiences:
         text = refused(CLAIMS | {"aud": audience}, rules)
         assert "audience" in text or "expected is kafka, streams" in text
 
 
 def test_scopes_are_texts_and_stand_once() -> None:
-    for scope in ("a b", ["a", "b"], [], None, 7):
+    usable: tuple[object, ...] = ("a b", ["a", "b"], [], None, 7)
+    for scope in usable:
         bearer_token(CLAIMS | {"scope": scope}, TokenRules(), NOW_MS)
-    for scope in ("", " ", ["a", ""], ["a", 1], ["a", " a"]):
+    unusable: tuple[object, ...] = ("", " ", ["a", ""], ["a", 1], ["a", " a"])
+    for scope in unusable:
         assert "scope" in refused(CLAIMS | {"scope": scope})

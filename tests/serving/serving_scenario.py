@@ -8,9 +8,9 @@ moved as in `BrokerScenario`.
 from collections.abc import Awaitable, Sequence
 from itertools import count
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
-from broker_scenario import ME, NOW_MS, BrokerScenario, batch_of
+from broker_scenario import ME, NOW_MS, BrokerScenario, ProducerFields, batch_of
 from cluster_image import LISTENER
 
 from spindle.authorization.authorizer import NoAuthorizer
@@ -143,7 +143,7 @@ class ServingScenario(BrokerScenario):
         client_id: str = "app",
         records: bytes | None = None,
         transactional_id: str | None = None,
-        **batch: int,
+        **batch: Unpack[ProducerFields],
     ) -> str:
         """Produce one batch to one partition; the id is that of the newest topic of the name."""
         if topic_id is None:
@@ -167,7 +167,7 @@ class ServingScenario(BrokerScenario):
         )
         return self._send(produce, version, request, client_id)
 
-    def batch(self, *values: str, **options: int) -> bytes:
+    def batch(self, *values: str, **options: Unpack[ProducerFields]) -> bytes:
         """Return a batch; see `batch_of`."""
         return batch_of(*values, **options)
 

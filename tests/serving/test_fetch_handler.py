@@ -1,5 +1,7 @@
 """Fetch: what consumers and followers may read, how long they wait, and what wakes them."""
 
+from functools import partial
+
 from broker_scenario import topic_settings
 from serving_scenario import ServingScenario, code_of, values_in
 
@@ -123,9 +125,9 @@ def test_a_partition_with_more_than_its_limit_counts_with_the_whole_limit() -> N
     s = leading()
     for letter in "abc":
         s.append(letter * 400)
-    limits: dict[str, int] = {"min_bytes": 1_000, "partition_max_bytes": 1_000}
-    assert s.values(s.ask_fetch(0, **limits)) == ["a" * 400, "b" * 400]
-    assert s.waits(s.ask_fetch(1, **limits)), "here more may come"
+    ask = partial(s.ask_fetch, min_bytes=1_000, partition_max_bytes=1_000)
+    assert s.values(ask(0)) == ["a" * 400, "b" * 400]
+    assert s.waits(ask(1)), "here more may come"
 
 
 def test_time_that_is_over_gives_less_than_min_bytes() -> None:

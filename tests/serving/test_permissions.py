@@ -84,10 +84,10 @@ def test_a_right_that_is_taken_away_ends_the_reading_of_an_open_session() -> Non
 def test_spindles_own_requests_about_disks_need_rights_on_the_cluster() -> None:
     s, rights = guarded()
     described = s.run(describe_disks(s.services, CONTEXT, DescribeDisksRequest()))
-    assert (code_of(described), described.disks) == (CLUSTER_DENIED, [])
+    assert (described.error_code, described.disks) == (CLUSTER_DENIED, [])
     rights.allowed = {(Operation.DESCRIBE, CLUSTER_NAME)}
     altered = s.run(alter_disks(s.services, CONTEXT, AlterDisksRequest(path="/disk1")))
-    assert (code_of(altered), altered.path) == (CLUSTER_DENIED, "/disk1")
+    assert (altered.error_code, altered.path) == (CLUSTER_DENIED, "/disk1")
     wanted = RebuildReplicasRequest(topics=[RebuildReplicasRequest.Topic(name="t", partitions=[0])])
     rebuilt = s.run(rebuild_replicas(s.services, CONTEXT, wanted))
-    assert (code_of(rebuilt), rebuilt.topics) == (CLUSTER_DENIED, [])
+    assert (rebuilt.error_code, rebuilt.topics) == (CLUSTER_DENIED, [])

@@ -37,7 +37,7 @@ async def settle() -> None:
 @asynccontextmanager
 async def producer_ids() -> AsyncIterator[tuple[ProducerIds, SlowController]]:
     controller = SlowController()
-    ids = ProducerIds(1, controller, asyncio.get_running_loop())  # type: ignore[arg-type]
+    ids = ProducerIds(1, controller, asyncio.get_running_loop())
     yield ids, controller
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from spindle.common.errors import ApiError, ErrorCode
+from spindle.controller.activation import activation_records
 from spindle.runtime.controller import driver
 from verification.simulation.mutant import applied
 from verification.simulation.mutants import MUTANTS
@@ -18,7 +19,7 @@ def test_a_leader_that_cannot_become_active_resigns(
     controllers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures = iter(range(3))
-    original = driver.activation_records
+    original = activation_records
 
     def fail_at_first(*args: Any, **options: Any) -> Any:
         if next(failures, None) is not None:

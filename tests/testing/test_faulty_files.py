@@ -98,7 +98,10 @@ def test_a_full_disk_takes_what_fits_and_removed_files_make_room(tmp_path: Path)
     file_system, disk, path = faulty(tmp_path)
     file = file_system.open(f"{path}/a")
     disk.set(DiskFaults(quota_bytes=18))
-    free = lambda: file_system.capacity(path)[1]  # noqa: E731
+
+    def free() -> int:
+        return file_system.capacity(path)[1]
+
     assert free() == 3
     with pytest.raises(OSError, match="No space left"):
         file.append([b"ab", b"cd"])

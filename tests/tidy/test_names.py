@@ -45,7 +45,7 @@ def test_a_public_class_name_has_one_meaning() -> None:
 
 def imported_modules(path: Path) -> set[str]:
     """Return the dotted names that a file imports; `from a import b` gives `a` and `a.b`."""
-    imported_modules = set()
+    imported_modules: set[str] = set()
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             imported_modules.update(alias.name for alias in node.names)

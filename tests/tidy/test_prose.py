@@ -13,6 +13,17 @@ DOCUMENTS = documents()
 RIDDLE = re.compile(r"(?:^|[.:;!?]\s+)((?:Who|Whoever|Whose|What|Whatever|One of)\b[^.?!]*[.!?]?)")
 """A sentence that begins with a pronoun which has no noun: allowed only as a question."""
 
+PRIVATE_PHRASE = re.compile(
+    r"\b(?:under way|(?:go|goes|going|went) on|lets? go|letting go|in vain|everybody|somebody"
+    r"|(?:gives?|giving|given) (?:it |them |the \w+ )?back"
+    r"|(?:puts?|putting) (?:it |them )?(?:back|aside|away)"
+    r"|(?:takes?|taking|took|taken) up|hear[sd]? of|so (?:many|large) (?:bytes|records|files)"
+    r"|(?:brings?|bringing|brought) [^.]{0,40}to the device|where it names none)\b"
+)
+"""A phrase where the field has a word: running, continue, release, restore, rename, fsync, ..."""
+SWEPT = ("controller", "log", "planner", "replicas", "serving")
+"""The packages without these phrases. A package is added when its prose was read."""
+
 
 def comments_and_docstrings(text: str) -> Iterator[tuple[int, str]]:
     """Yield (line, text) of every comment and of every string that stands alone."""
@@ -52,14 +63,40 @@ def test_a_riddle_is_recognised(text: str, is_riddle: bool) -> None:
 
 @pytest.mark.parametrize("folder", CODE_FOLDERS)
 def test_no_sentence_of_the_code_begins_like_a_riddle(folder: str) -> None:
-    result = [
+    findings = [
         f"{path}:{line}: {riddle}"
         for path, text in sources(folder).items()
         if path.name != Path(__file__).name
         for line, prose in comments_and_docstrings(text)
         for riddle in riddles(prose)
     ]
-    assert not result, "\n".join(result)
+    assert not findings, "\n".join(findings)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_private"),
+    [
+        ("Moves that are under way.", True),
+        ("Go on with the moves of an earlier run.", True),
+        ("Give the memory back.", True),
+        ("Bring the future log to the device.", True),
+        ("Resume the moves of an earlier run.", False),
+        ("The log has gone.", False),
+    ],
+)
+def test_a_private_phrase_is_recognised(text: str, is_private: bool) -> None:
+    assert bool(PRIVATE_PHRASE.search(text.lower())) == is_private
+
+
+@pytest.mark.parametrize("package", SWEPT)
+def test_a_package_that_was_read_uses_the_terms_of_the_field(package: str) -> None:
+    phrases = [
+        f"{path}:{line}: {phrase}"
+        for path, text in sources(f"src/spindle/{package}").items()
+        for line, prose in comments_and_docstrings(text)
+        for phrase in PRIVATE_PHRASE.findall(" ".join(prose.split()).lower())
+    ]
+    assert not phrases, "\n".join(phrases)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)

@@ -1,7 +1,7 @@
-"""The rights that requests to a controller need (KIP-801, KIP-590), as Kafka's controllers ask.
+"""The rights that requests to a controller need (KIP-801, KIP-590), the same as in Kafka.
 
-Some requests need a right on the cluster as a whole. Others are about topics or other resources,
-and are carried out for those that the sender has the right to.
+Some requests need a right on the cluster as a whole. Others name topics or other resources, and
+apply only to those that the sender is authorized for.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ CLUSTER_OPERATIONS: Final[Mapping[int, Operation]] = {
     ApiKey.DESCRIBE_ACLS: Operation.DESCRIBE,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Operation.DESCRIBE,
 }
-"""The right on the cluster that a request of an API needs as a whole, on a controller."""
+"""The right on the cluster that a whole request of this API needs on a controller."""
 
 CHECKED_BY_RESOURCE: Final = frozenset(
     (
@@ -69,11 +69,11 @@ CHECKED_BY_RESOURCE: Final = frozenset(
         ApiKey.DESCRIBE_DELEGATION_TOKEN,
     )
 )
-"""APIs that need no right as a whole: each resource is checked, or none needs to be."""
+"""APIs whose requests need no right as a whole: each resource is checked, or none is."""
 
 
 def check_request(access: Access) -> None:
-    """Refuse a request whose sender lacks the right that it needs as a whole.
+    """Refuse a request whose sender lacks the right that the whole request needs.
 
     Raises:
         ApiError: CLUSTER_AUTHORIZATION_FAILED.

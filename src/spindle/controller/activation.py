@@ -1,7 +1,7 @@
 """The records that a controller writes when it becomes active (KIP-868).
 
 On an empty log these are the bootstrap records of the formatted disk, inside a metadata transaction
-where the level knows them. A transaction that the predecessor left open is aborted.
+if metadata.version supports that. A transaction that the predecessor left open is aborted.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ def activation_records(
 
 
 def default_min_insync_replicas(value: int) -> ConfigRecord:
-    """Return the record of min.insync.replicas, on which the ELR needs agreement (KIP-966)."""
+    """Return the record of the cluster-wide min.insync.replicas that the ELR needs (KIP-966)."""
     return ConfigRecord(
         resource_type=BROKER_RESOURCE,
         resource_name="",

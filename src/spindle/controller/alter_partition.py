@@ -25,7 +25,7 @@ _Asked = AlterPartitionRequest.TopicData.PartitionData
 _Topic = AlterPartitionResponse.TopicData
 _Answer = _Topic.PartitionData
 ANY_EPOCH = -1
-"""A broker epoch that is not checked, because older leaders do not know their followers' epochs."""
+"""A broker epoch that is not checked, because older leaders do not have their followers' epochs."""
 
 
 def alter_partition(

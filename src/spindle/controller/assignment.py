@@ -1,4 +1,4 @@
-"""Replica assignments: manual ones are checked, others are placed."""
+"""Replica assignments: check manual ones, choose the others."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,11 +11,12 @@ from spindle.protocol.messages.metadata_records import PartitionRecord
 
 
 def usable_brokers(image: MetadataImage) -> list[UsableBroker]:
-    """Return the brokers for new replicas, without those that are about to stop and those whose
-    directories are all cordoned (KIP-1066). Fenced brokers are included, even those that were shut
-    down.
-    Records with an id below 0 mean "no broker", so such a broker, which another controller may have
-    registered, gets no replica.
+    """Return the brokers that may get new replicas.
+
+    Brokers that are about to stop are excluded, and those whose directories are all cordoned
+    (KIP-1066). Fenced brokers are included, even those that were shut down. Brokers with an id
+    below 0 are excluded, because such an id means "no broker" in records; another controller may
+    have registered one.
     """
     return [
         UsableBroker(broker.broker_id, broker.rack, broker.is_fenced)

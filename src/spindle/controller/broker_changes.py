@@ -115,13 +115,13 @@ class BrokerChangeRecords:
         return self._leave_isr(broker_id, limit)
 
     def unregister(self, broker_id: int) -> None:
-        """Take the broker out of the cluster."""
+        """Remove the broker from the cluster."""
         self._leave_isr(broker_id)
         broker = self._image.cluster.brokers[broker_id]
         self.records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
 
     def forget_previous_incarnation(self, broker_id: int, *, is_clean: bool) -> None:
-        """Settle the partitions of a new process with this id; it may lack records (KIP-966)."""
+        """Handle a new process with this broker id: its replicas may lack records (KIP-966)."""
         if is_clean or not self._image.features.is_elr_enabled:
             self._leave_isr(broker_id)
             return
@@ -131,7 +131,7 @@ class BrokerChangeRecords:
         )
 
     def directory_failed(self, broker_id: int, directory: Uuid) -> None:
-        """Take a log directory of the broker out, with the replicas in it (KIP-858)."""
+        """Handle a failed log directory of the broker and the replicas in it (KIP-858)."""
         self.update(
             partitions_where(
                 self._image,
@@ -151,8 +151,8 @@ class BrokerChangeRecords:
     ) -> bool:
         """Choose leader and ISR again for each partition of one broker.
 
-        `remove` and `unclean` leave the ISR and cannot lead; `add` can lead though the image still
-        has it fenced; the log of `unclean` may be short, so it also leaves the ELR. Return False if
+        `remove` and `unclean` leave the ISR and cannot lead; `add` can lead although it is still
+        fenced in the image; `unclean` may lack records, so it also leaves the ELR. Return False if
         `limit` stopped it early.
         """
         last_count = None if limit is None else len(self.records) + limit

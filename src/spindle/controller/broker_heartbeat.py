@@ -54,7 +54,7 @@ def process_heartbeat(
     request: BrokerHeartbeatRequest,
     context: ControllerContext,
 ) -> Decision[BrokerHeartbeatResponse]:
-    """Move the broker to its next state, and note the directories in its heartbeat.
+    """Move the broker to its next state, and record the directories in its heartbeat.
 
     Raises:
         ApiError: STALE_BROKER_EPOCH.
@@ -109,8 +109,8 @@ def fence_stale_broker(
 
     It handles one broker at a time, because the elections for its partitions must see the brokers
     that were fenced before. A broker with very many partitions is fenced over several calls.
-    Between the calls the node does its other work: otherwise the quorum would miss its leader and
-    elect another one, which would start again. A broker that sends a heartbeat meanwhile is not
+    Between the calls the node does its other work: otherwise the quorum would elect another leader,
+    which would start again. A broker that sends a heartbeat meanwhile is not
     fenced.
     """
     broker_id = heartbeats.next_expired(now_ms)
@@ -148,7 +148,7 @@ def _directories_offline(
 def _directories_cordoned(
     broker: BrokerRegistration, cordoned: list[Uuid] | None, changes: BrokerChangeRecords
 ) -> None:
-    """Note the cordoned directories; None if the broker's version does not report them."""
+    """Record the cordoned directories; None if the broker's version does not report them."""
     if cordoned is None:
         return
     known = broker.cordoned_directories

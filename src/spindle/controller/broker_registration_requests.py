@@ -146,7 +146,7 @@ def unregister_broker(
     request: UnregisterBrokerRequest,
     context: ControllerContext,
 ) -> Decision[UnregisterBrokerResponse]:
-    """Unregister a broker. A broker that is alive then has to restart to register again.
+    """Unregister a broker. A live broker then has to restart to register again.
 
     Raises:
         ApiError: BROKER_ID_NOT_REGISTERED.
@@ -227,7 +227,7 @@ def unregister_controller(
 
 
 def finalized_levels(image: MetadataImage, kraft_version: int) -> Mapping[str, int]:
-    """Return the levels in force, 0 for "off"; kraft.version comes from the quorum."""
+    """Return the finalized levels, 0 for "off"; kraft.version comes from the quorum."""
     return {**image.features.levels, **({KRAFT_VERSION: kraft_version} if kraft_version else {})}
 
 

@@ -1,4 +1,4 @@
-"""Heartbeats: which brokers are alive, and which state a broker goes to next (KIP-631, KIP-841).
+"""Broker heartbeats: which brokers are alive, and the next state of each (KIP-631, KIP-841).
 
 Contact times and reported offsets are soft state of the active controller: they are never written,
 and a controller that becomes active starts without them.
@@ -17,7 +17,7 @@ from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 
 class BrokerControlState(Enum):
-    """The state in which the controller wants a broker to be."""
+    """The state of a broker that the controller aims for."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -50,7 +50,7 @@ class _Beat:
 
 
 class BrokerHeartbeatManager:
-    """The active controller's memory of its brokers' heartbeats."""
+    """The active controller's record of its brokers' heartbeats."""
 
     def __init__(self, session_timeout_ms: int) -> None:
         self._session_timeout_ms = session_timeout_ms
@@ -58,7 +58,7 @@ class BrokerHeartbeatManager:
         self._beats: dict[int, _Beat] = {}
 
     def activate(self, image: MetadataImage, now_ms: int) -> None:
-        """Start as the new active controller: give every unfenced broker a new session timeout."""
+        """Start as the active controller: restart the session timeouts of unfenced brokers."""
         self._beats.clear()
         self._checked_ms = now_ms
         for broker_id, broker in image.cluster.brokers.items():
@@ -82,26 +82,26 @@ class BrokerHeartbeatManager:
             beat.contact_ms = now_ms
 
     def report_offset(self, broker_id: int, metadata_offset: int) -> None:
-        """Note how far the broker has read the metadata log."""
+        """Record the offset to which the broker has read the metadata log."""
         beat = self._beats.get(broker_id)
         if beat is not None:
             beat.metadata_offset = metadata_offset
 
     def begin_shutdown(self, broker_id: int, offset: int) -> None:
-        """Note the offset that others must reach before the broker stops; the first call counts."""
+        """Record the offset that others must reach before the broker stops; only once."""
         beat = self._beats.get(broker_id)
         if beat is not None and beat.shutdown_offset == NO_OFFSET:
             beat.shutdown_offset = offset
 
     def has_valid_session(self, broker_id: int, epoch: int, now_ms: int) -> bool:
-        """Return whether the broker was heard of, in this epoch, within the session timeout."""
+        """Return whether a heartbeat of this broker epoch arrived within the session timeout."""
         beat = self._beats.get(broker_id)
         if beat is None or beat.epoch != epoch or beat.contact_ms is None:
             return False
         return beat.contact_ms + self._session_timeout_ms >= now_ms
 
     def silence_ms(self, now_ms: int) -> dict[int, int]:
-        """Return how long ago each broker that is watched was heard of, by id."""
+        """Return the time in ms since the last heartbeat of each tracked broker, by id."""
         return {
             broker_id: now_ms - beat.contact_ms
             for broker_id, beat in self._beats.items()
@@ -111,11 +111,10 @@ class BrokerHeartbeatManager:
     def next_expired(self, now_ms: int) -> int | None:
         """Return the broker that has been silent longest beyond its session, if there is one.
 
-        The broker's timeout restarts, so that one that cannot be fenced does not hide the others.
-
-        To be called `CHECKS_PER_SESSION` times per session, and at `next_expiry_ms`. A longer gap
-        means that this process stood still, with heartbeats unread in its sockets: that time does
-        not count as silence of any broker.
+        The broker's timeout restarts, so that a broker that cannot be fenced does not block the
+        others. Call it `CHECKS_PER_SESSION` times per session, and at `next_expiry_ms`. A longer
+        gap means that this process was stopped, with unread heartbeats in its sockets, so that time
+        does not count as silence.
         """
         gap_ms = now_ms - self._checked_ms
         self._checked_ms = now_ms
@@ -135,7 +134,7 @@ class BrokerHeartbeatManager:
         return broker_id
 
     def end_session(self, broker_id: int) -> None:
-        """Forget a broker that is now fenced, until its next heartbeat."""
+        """Stop tracking a fenced broker until its next heartbeat."""
         self._beats[broker_id].contact_ms = None
 
     def next_expiry_ms(self) -> int | None:
@@ -144,7 +143,7 @@ class BrokerHeartbeatManager:
         return min(contacts) + self._session_timeout_ms + 1 if contacts else None
 
     def expire(self, broker_id: int) -> None:
-        """Count the broker as silent for longer than all others, until its next heartbeat."""
+        """Make the broker the one that has been silent longest, until its next heartbeat."""
         self._beats[broker_id].contact_ms = _LONG_AGO_MS
 
     def next_state(

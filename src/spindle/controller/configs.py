@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs and AlterConfigs (KIP-133, KIP-226, KIP-339).
 
 Values are stored as they were sent. `ConfigRules` checks their meaning; this module has only the
-rules that concern the cluster: the ELR needs one min.insync.replicas (KIP-966), and cordoned
-directories need their metadata.version (KIP-1066).
+cluster-wide rules: min.insync.replicas has one value if the ELR is enabled (KIP-966), and cordons
+need a metadata.version that supports them (KIP-1066).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -148,7 +148,7 @@ def _alter(
 def check_form(
     names: Sequence[str], values: Sequence[tuple[str, str | None]], *, is_repeated: bool = False
 ) -> None:
-    """Refuse requests with an error that no kind of resource allows."""
+    """Refuse requests that are malformed for every kind of resource."""
     if is_repeated:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
     if len(set(names)) < len(names):
@@ -167,7 +167,7 @@ def _check_type(resource: ConfigResource) -> None:
 
 
 def _check_named(resource: ConfigResource) -> None:
-    """Refuse a name that its kind of resource cannot have; only brokers have a default one."""
+    """Refuse an invalid resource name; only brokers have a default resource."""
     if resource.name and resource.resource_type == TOPIC_RESOURCE:
         check_topic_name(resource.name)
     if resource.name or resource.resource_type == BROKER_RESOURCE:
@@ -179,7 +179,7 @@ def _check_named(resource: ConfigResource) -> None:
 
 
 def _check_lengths(changes: Changes) -> None:
-    """Refuse a value that has grown by appends beyond the longest string of a record."""
+    """Refuse a value that appends have made longer than a record's maximum string length."""
     for value in changes.values():
         if value is not None and len(value.encode()) > MAX_STRING_BYTES:
             raise ApiError(
@@ -288,8 +288,8 @@ def _change_records(
 def _without_ended_notes(current: Mapping[str, str], changes: Changes) -> Changes:
     """Extend a change of the cordons: remove the notes of the cordons that it ends.
 
-    So an older note never belongs to a later cordon of the same directory, whichever tool changes
-    the cordons. A request that changes the notes as well decides about them itself.
+    So an old note never applies to a later cordon of the same directory, whichever tool changes the
+    cordons. A request that also changes the notes is left as it is.
     """
     if CORDONED_LOG_DIRS not in changes or CORDON_NOTES in changes or CORDON_NOTES not in current:
         return changes

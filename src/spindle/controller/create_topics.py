@@ -43,7 +43,7 @@ def create_topics(
     charge: ChargePartitions = no_quota,
     access: Access = FULL_ACCESS,
 ) -> Decision[CreateTopicsResponse]:
-    """Create the topics that can be created; each other one gets its own error.
+    """Create the valid topics; each other topic gets its own error.
 
     Raises:
         ApiError: POLICY_VIOLATION for more than 10,000 partitions in one request.
@@ -107,7 +107,7 @@ def _refused_names(request: CreateTopicsRequest, access: Access) -> Collection[s
 
 
 def _check_allowed(name: str, *, is_repeated: bool, refused: Collection[str]) -> None:
-    """Refuse before anything is said of the topic, so that its existence is not revealed."""
+    """Check the rights first, so that a refusal does not reveal whether the topic exists."""
     if is_repeated:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     if name == METADATA_TOPIC:
@@ -120,7 +120,7 @@ def _check_allowed(name: str, *, is_repeated: bool, refused: Collection[str]) ->
 
 
 def _hide_configs(result: _Result, access: Access) -> None:
-    """Leave out the configuration of a new topic that the sender may not describe (KIP-525)."""
+    """Omit the configuration of a new topic that the sender may not describe (KIP-525)."""
     if not access.allows(
         Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name, is_logged=False
     ):

@@ -1,4 +1,4 @@
-"""The result of a controller operation, and what an operation may use besides image and request."""
+"""The result of a controller operation, and its inputs besides image and request."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ MAX_RECORDS_PER_OPERATION: Final = 10_000
 
 
 ChargePartitions = Callable[[int], None]
-"""Called with a number of partitions about to be created or deleted; raises ApiError
-THROTTLING_QUOTA_EXCEEDED where the client's `controller_mutation_rate` is used up (KIP-599)."""
+"""Called with the number of partitions to create or delete; raises ApiError
+THROTTLING_QUOTA_EXCEEDED if the client's `controller_mutation_rate` is exhausted (KIP-599)."""
 
 
 def no_quota(count: int) -> None:
@@ -26,11 +26,11 @@ def no_quota(count: int) -> None:
 
 @dataclass(slots=True)
 class Decision(Generic[R]):
-    """Records to append, and the response to give once they are committed.
+    """Records to append, and the response to send once they are committed.
 
     `is_atomic` keeps the records in one batch. `on_append` gets the offset of the last record as
-    soon as it is known, for soft state that depends on it. `kraft_version` is a level that the
-    quorum itself must be raised to before the records are appended. `leaves_elections`: more
+    soon as it is known, for soft state that depends on it. `kraft_version` is the level to which
+    the quorum must be raised before the records are appended. `leaves_elections`: more
     elections are due than these records contain. `warnings` are sentences for the
     log: the request succeeds, but an operator should know them.
     """
@@ -55,7 +55,7 @@ class ConfigEntry(Protocol):
     def is_read_only(self) -> bool: ...
     @property
     def source(self) -> int:
-        """Kafka's number of the place that the value comes from."""
+        """Kafka's number of the source of the value."""
         ...
 
     @property
@@ -63,10 +63,10 @@ class ConfigEntry(Protocol):
 
 
 class ConfigRules(Protocol):
-    """Port: what the controller needs to know of configuration keys."""
+    """Port: the controller's questions about configuration keys."""
 
     def validate(self, resource_type: int, resource_name: str, values: Mapping[str, str]) -> None:
-        """Check all values that a resource would have.
+        """Check all values that a resource would have after the change.
 
         Raises:
             ApiError: INVALID_CONFIG or INVALID_REQUEST, naming key and value.
@@ -78,13 +78,13 @@ class ConfigRules(Protocol):
         ...
 
     def default(self, resource_type: int, name: str) -> str | None:
-        """Return the value where no dynamic one is set, from which APPEND and SUBTRACT start."""
+        """Return the value without a dynamic one, the base of APPEND and SUBTRACT."""
         ...
 
     def effective_topic_configs(
         self, values: Mapping[str, str], default_broker: Mapping[str, str]
     ) -> Sequence[ConfigEntry]:
-        """Return all keys of a topic with these dynamic values, as this controller sees them."""
+        """Return all effective values of a topic with these dynamic values on this controller."""
         ...
 
 
@@ -122,8 +122,7 @@ class ControllerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ControllerContext:
-    """The parts that are injected into decisions: settings, configuration rules, new ids,
-    randomness."""
+    """The injected inputs of decisions: settings, configuration rules, new ids, randomness."""
 
     settings: ControllerSettings
     config_rules: ConfigRules

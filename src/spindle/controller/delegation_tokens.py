@@ -1,7 +1,7 @@
 """Create, renew and expire delegation tokens (KIP-48, KIP-373, KIP-900).
 
 The response to a refused CreateDelegationToken names owner and requester, like an accepted one.
-The caller checks login and ACLs before these decisions; `refusal` makes the response if they fail.
+The caller checks login and ACLs before these decisions; `refusal` builds the response if they fail.
 """
 
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ from spindle.security.delegation_tokens import find_token, token_hmac
 USER: Final = "User"
 ANONYMOUS: Final = "User:ANONYMOUS"
 _NO_TIME: Final = -1
-"""Kafka's time in answers to clients that may not ask; other refusals have 0."""
+"""Kafka's time in responses to unauthorized clients; other refusals have 0."""
 _MAX_TIME_MS: Final = 2**63 - 1
 _MAX_PRINCIPAL: Final = 32_767
 
@@ -45,12 +45,15 @@ class Requester(NamedTuple):
 
     principal: str
     is_token: bool = False
-    """It has logged in with a delegation token."""
+    """True if the client has logged in with a delegation token."""
 
     @property
     def may_use_tokens(self) -> bool:
-        """Whether requests about tokens are answered: only if the client has logged in, and not
-        with a token, because the tokens of a token would never end."""
+        """Whether the client may send token requests.
+
+        It must have logged in, and not with a token: otherwise a token could create new ones
+        forever.
+        """
         return self.principal != ANONYMOUS and not self.is_token
 
 
@@ -68,12 +71,12 @@ def owner_of(request: CreateDelegationTokenRequest, requester: Requester) -> str
 
 
 def has_other_than_users(renewers: Iterable[_Renewer]) -> bool:
-    """Return whether a renewer is no user. Only users can renew tokens."""
+    """Return whether any renewer is not a user. Only users can renew tokens."""
     return any(renewer.principal_type != USER for renewer in renewers)
 
 
 def refusal(request: TokenRequest, requester: Requester, code: ErrorCode) -> Message:
-    """Return the answer to a client whose login or ACLs do not let it send the request."""
+    """Return the response to a client whose login or ACLs do not allow the request."""
     if isinstance(request, CreateDelegationTokenRequest):
         return _creation(request, requester, code, _NO_TIME)
     if isinstance(request, RenewDelegationTokenRequest):
@@ -82,7 +85,7 @@ def refusal(request: TokenRequest, requester: Requester, code: ErrorCode) -> Mes
 
 
 def refused_login(request: TokenRequest, requester: Requester) -> Message | None:
-    """Return the answer to a client whose login is not good enough, None if it is."""
+    """Return the response to a client whose login is insufficient; None if it suffices."""
     if requester.may_use_tokens:
         return None
     return refusal(request, requester, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
@@ -132,7 +135,7 @@ def renew_delegation_token(
     context: ControllerContext,
     now_ms: int,
 ) -> Decision[RenewDelegationTokenResponse]:
-    """Give a token another time to live, at most up to its longest life.
+    """Change a token's expiry time, at most to its maximum lifetime.
 
     Raises:
         ApiError: DELEGATION_TOKEN_* for a token that is unknown, expired, or owned by others.
@@ -178,7 +181,7 @@ def expire_delegation_token(
 
 
 def remove_expired_tokens(image: MetadataImage, now_ms: int) -> Decision[int]:
-    """Remove the tokens that are over; the result is their number."""
+    """Remove expired tokens; the decision's response is their number."""
     records: list[Message] = [
         RemoveDelegationTokenRecord(token_id=token_id)
         for token_id, token in image.security.delegation_tokens.items()
@@ -207,7 +210,7 @@ def _creation(
     code: ErrorCode = ErrorCode.NONE,
     time_ms: int = 0,
 ) -> CreateDelegationTokenResponse:
-    """Return an answer that names owner and requester, with `time_ms` in place of all times."""
+    """Return a response that names owner and requester, with `time_ms` for all times."""
     owner_type, _, owner_name = owner_of(request, requester).partition(":")
     requester_type, _, requester_name = requester.principal.partition(":")
     return CreateDelegationTokenResponse(
@@ -238,7 +241,7 @@ def _check_not_expired(token: DelegationToken, now_ms: int) -> None:
 
 
 def _check_lengths(principals: Iterable[str]) -> None:
-    """Check that a record can contain these principals; a name alone may be as long as that."""
+    """Check that these principals fit into a record; a name may have any length."""
     if any(len(principal.encode()) > _MAX_PRINCIPAL for principal in principals):
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"a principal is longer than {_MAX_PRINCIPAL} bytes"

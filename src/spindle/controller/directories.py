@@ -29,7 +29,7 @@ def assign_replicas_to_dirs(
 ) -> Decision[AssignReplicasToDirsResponse]:
     """Record directories; a replica in a directory that is not online loses ISR and leadership.
 
-    A partition without a leader may get one, because the replica may lead in its new directory.
+    A partition without a leader may get one, because the replica can lead in its new directory.
 
     Raises:
         ApiError: UNSUPPORTED_VERSION, STALE_BROKER_EPOCH.

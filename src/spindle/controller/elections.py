@@ -1,4 +1,4 @@
-"""ElectLeaders (KIP-183, KIP-460), and the elections that the controller starts by itself."""
+"""ElectLeaders (KIP-183, KIP-460), and the elections that the controller starts itself."""
 
 from collections.abc import Callable
 from typing import Final
@@ -29,7 +29,7 @@ def elect_leaders(
 ) -> Decision[ElectLeadersResponse]:
     """Elect preferred leaders, or unclean ones for partitions without a leader.
 
-    A request without a list means all partitions; the answer then leaves out those that need no
+    A request without a list means all partitions; the response then omits those that need no
     election.
 
     Raises:

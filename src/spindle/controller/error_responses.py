@@ -1,4 +1,4 @@
-"""The answer to a request that is refused as a whole, in the shape of its API.
+"""The response to a request that is refused as a whole, in the shape of its API.
 
 Some responses have one error code, others repeat the error for each element of the request.
 """
@@ -57,9 +57,8 @@ def error_answer(request: Message, error: ApiError) -> Message:
 
 
 def _with_error(struct: Any, error: ApiError, **fields: object) -> Any:
-    """Create a response, or an element of one, with the error's code, and its text if it has room.
-
-    Only the fields of the class decide about the shape.
+    """Create a response, or an element of one, with the error's code and (if it has such a field)
+    text. The shape follows from the fields of the class.
     """
     values = {"error_code": error.code, "error_message": error.message}
     names = {field.name for field in struct.FIELDS}
@@ -74,7 +73,7 @@ class _Repeated(NamedTuple):
     elements: str
     results: str
     names: tuple[str, ...] = ()
-    """Fields of an element that its result repeats."""
+    """Fields of a request's element that its result repeats."""
 
 
 _RESOURCES: Final = _Repeated("resources", "responses", ("resource_type", "resource_name"))
@@ -193,4 +192,4 @@ _OTHERS: Final[dict[type[Message], Callable[[Any, ApiError], Message]]] = {
     DeleteTopicsRequest: _delete_topics,
     ElectLeadersRequest: _elect_leaders,
 }
-"""The shapes of their own."""
+"""The responses with a shape of their own."""

@@ -43,7 +43,7 @@ def update_features(
     version: int,
     kraft_version: int,
 ) -> Decision[UpdateFeaturesResponse]:
-    """Change all the levels asked for, or none.
+    """Change all requested levels, or none.
 
     Raises:
         ApiError: INVALID_UPDATE_VERSION or INVALID_REQUEST, naming the feature that failed.
@@ -124,7 +124,7 @@ def _check_update(
 def _unsupported(
     image: MetadataImage, name: str, level: int, settings: ControllerSettings
 ) -> str | None:
-    """Name the nodes that cannot, or may not be able to, run this level; None if all can."""
+    """Return a text that names the nodes which may not support this level; None if all do."""
     node_id = settings.node_id
     nodes: list[tuple[str, Mapping[str, VersionRange]]] = [
         (f"Local controller {node_id}", SUPPORTED_FEATURES)

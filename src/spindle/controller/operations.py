@@ -1,4 +1,4 @@
-"""The table of controller APIs: which decision serves which request."""
+"""The table of controller APIs: the decision function of each request."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ from spindle.protocol.messages.create_delegation_token import CreateDelegationTo
 
 @dataclass(frozen=True, slots=True)
 class OperationContext:
-    """Everything a decision may look at. `image` includes records that are not committed yet."""
+    """The inputs of a decision. `image` includes records that are not committed yet."""
 
     image: MetadataImage
     heartbeats: BrokerHeartbeatManager
@@ -66,20 +66,20 @@ class OperationContext:
     is_own_process: bool
     """The request comes from the broker in this process."""
     is_forwarded: bool
-    """A broker has checked the request before; False where a client asks a controller itself."""
+    """A broker has already checked the request; False if a client sent it to a controller."""
     requester: Requester
     charge: ChargePartitions = no_quota
     access: Access = FULL_ACCESS
-    """The rights of the sender; the request as a whole has been checked before."""
+    """The rights of the sender; the rights for the whole request have already been checked."""
     unresolved_hosts: Collection[str] = ()
-    """Names of hosts in the request that have no address."""
+    """Host names in the request that could not be resolved."""
 
 
 Operation = Callable[[OperationContext, Any], Decision[Any]]
 
 
 def _may_create(given: OperationContext, request: Any) -> bool:
-    """Return False if the request would create a token for another owner without the right to."""
+    """Return False if the sender has no right to create a token for this owner."""
     if not isinstance(request, CreateDelegationTokenRequest):
         return True
     owner = owner_of(request, given.requester)

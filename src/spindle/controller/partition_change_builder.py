@@ -26,12 +26,12 @@ from spindle.protocol.messages.metadata_records import PartitionChangeRecord
 
 
 class Election(Enum):
-    """The kind of leader that is wanted."""
+    """The kind of election."""
 
     PREFERRED = "preferred"
     """The first replica, if it can lead."""
     ONLINE = "online"
-    """The present leader, otherwise any replica that can lead."""
+    """The current leader, otherwise any replica that can lead."""
     UNCLEAN = "unclean"
     """As ONLINE, but if necessary a replica that may have lost records."""
 
@@ -180,7 +180,7 @@ class PartitionChangeBuilder:
         return len(known) == 1 and self.can_lead(known[0])
 
     def _bump_epoch_for_removed_replicas(self) -> None:
-        # A removed replica that still believes in this epoch could otherwise go on acknowledging.
+        # A removed replica that still believes in this epoch could otherwise keep acknowledging.
         if self._record.leader == NO_LEADER_CHANGE and not all(
             replica in self.target_replicas for replica in self._partition.replicas
         ):

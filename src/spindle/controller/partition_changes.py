@@ -12,10 +12,10 @@ from spindle.metadata.topics import TopicImage
 
 
 class PartitionChanges:
-    """Begins changes that are all decided on one image.
+    """Creates changes that are all based on one image.
 
     Args:
-        is_active: which brokers may lead; those of the image unless said otherwise.
+        is_active: returns whether a broker may lead; by default as in the image.
     """
 
     def __init__(

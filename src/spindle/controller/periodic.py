@@ -1,4 +1,4 @@
-"""The tasks that the active controller does by itself, and when they are due."""
+"""The periodic tasks of the active controller, and their schedule."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -20,7 +20,7 @@ class Task(Enum):
 
 
 def intervals_ms(settings: ControllerSettings) -> dict[Task, int]:
-    """Return how often each task runs; tasks that are switched off are not in it."""
+    """Return the interval of each task that is switched on, in ms."""
     intervals = {
         Task.FENCE_STALE_BROKERS: max(1, settings.broker_session_timeout_ms // CHECKS_PER_SESSION),
         Task.ELECT_UNCLEAN: settings.unclean_leader_election_interval_ms,
@@ -35,14 +35,14 @@ def intervals_ms(settings: ControllerSettings) -> dict[Task, int]:
 
 
 class Schedule:
-    """When each task is due next."""
+    """The time at which each task is due next."""
 
     def __init__(self, intervals: Mapping[Task, int], now_ms: int) -> None:
         self._intervals = dict(intervals)
         self._due_ms = {task: now_ms + interval for task, interval in intervals.items()}
 
     def next_due_ms(self) -> int:
-        """Return when to look again."""
+        """Return the time at which the next task is due."""
         return min(self._due_ms.values())
 
     def take_due(self, now_ms: int) -> list[Task]:
@@ -56,5 +56,5 @@ class Schedule:
         return due
 
     def run_by(self, task: Task, at_ms: int) -> None:
-        """Make the task due at that time at the latest."""
+        """Make the task due no later than at that time."""
         self._due_ms[task] = min(at_ms, self._due_ms.get(task, at_ms))

@@ -35,7 +35,7 @@ _INT: Final = _Whole("an INT", 2.0**31 - 1)
 _HOST_NAME: Final = re.compile(
     r"[a-zA-Z0-9]([a-zA-Z0-9-]{0,62}[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]{0,62}[a-zA-Z0-9])?)*"
 )
-"""The form of a host's name. Whether it has an address is looked up before the decision."""
+"""The form of a host name. It is resolved before the decision."""
 _MAX_HOST_NAME_LENGTH: Final = 253
 _WHOLE_WITHIN: Final = 1e-6
 
@@ -53,7 +53,7 @@ _Entry = AlterClientQuotasRequest.EntryData
 
 
 def host_names(request: AlterClientQuotasRequest) -> list[str]:
-    """Return the ip entities that are names of hosts and not addresses, each one once."""
+    """Return the distinct ip entities that are host names instead of addresses."""
     names = [
         part.entity_name
         for entry in request.entries

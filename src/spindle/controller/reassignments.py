@@ -70,7 +70,7 @@ def alter_partition_reassignments(
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> Decision[ListPartitionReassignmentsResponse]:
-    """Return the reassignments under way, of all partitions or of those named."""
+    """Return the ongoing reassignments of all partitions or of the named ones."""
     if request.topics is None:
         asked = [(name, list(t.partitions)) for name, t in image.topics.by_name.items()]
     else:
@@ -126,7 +126,7 @@ def _alter(
 
 
 def _new_replicas(image: MetadataImage, record: PartitionChangeRecord) -> list[int]:
-    """Return the replicas that a reassignment adds to those that the partition has."""
+    """Return the replicas that a reassignment adds to the partition."""
     partition = image.topics.partition(record.topic_id, record.partition_id)
     had = () if partition is None else partition.replicas
     return [replica for replica in record.replicas or () if replica not in had]

@@ -1,4 +1,4 @@
-"""Which batches of an append are taken, and the offsets and epochs they get."""
+"""Select the batches of an append, and assign their offsets and epochs."""
 
 from collections.abc import Sequence
 

@@ -65,7 +65,7 @@ class MisplacedDirectory(Exception):
 
 
 class DuplicateLogDirectories(MisplacedDirectory):
-    """Two directories hold a current (or a future) log of the same partition; one has to go."""
+    """Two directories hold a current (or a future) log of one partition; remove one of them."""
 
 
 class UnexpectedDirectory(MisplacedDirectory):

@@ -1,9 +1,8 @@
-"""A flush as a piece of work that another thread may do.
+"""A flush as a task for another thread.
 
-It takes seconds to bring a gigabyte to the device, and the directory's thread has other work. So
-the log names the files to sync, another thread syncs them through descriptors of its own, and the
-log notes the result. A file that is gone by then belongs to a deleted or replaced segment, and
-needs no sync.
+Syncing a gigabyte takes seconds, which would block the directory's thread. So the log lists the
+files to sync, another thread syncs them through its own descriptors, and the log records the
+result. A file that no longer exists belongs to a deleted or replaced segment, and needs no sync.
 """
 
 from spindle.common.ports import FileSystem

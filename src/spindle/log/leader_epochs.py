@@ -1,9 +1,9 @@
-"""The epoch history of a log in its file, `leader-epoch-checkpoint` (KIP-101).
+"""The start offsets of the leader epochs of a log: `leader-epoch-checkpoint` (KIP-101, KIP-279).
 
 A new entry is on the device before the
 first record of its epoch is written (`make_durable`). So a broker that becomes leader of a thousand
-idle partitions writes no file. The removal of entries may reach the device even later, because
-loading removes epochs beyond the end of the log.
+idle partitions writes no file. The removal of entries may be synced even later, because loading
+removes epochs beyond the end of the log.
 """
 
 from collections.abc import Sequence
@@ -69,8 +69,7 @@ class LeaderEpochs(EpochHistory):
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Record that `epoch` begins at `start_offset`; drop entries that contradict.
 
-        This changes memory only: `make_durable` must follow before a record of the epoch is
-        written.
+        Call `make_durable` before a record of the epoch is written.
         """
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} at offset {start_offset}: want 0 or more")
@@ -82,8 +81,7 @@ class LeaderEpochs(EpochHistory):
     def log_end_offset_for(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch:
         """Return where the largest epoch up to `epoch` ends, as OffsetsForLeaderEpoch answers it.
 
-        An epoch that is unknown because it is newer than all known ones, or any epoch on an empty
-        history, gives (-1, -1).
+        Return (-1, -1) for an epoch newer than all entries, and for an empty history.
         """
         latest = self.latest
         if epoch == UNDEFINED_EPOCH or latest is None or epoch > latest:
@@ -105,14 +103,14 @@ class LeaderEpochs(EpochHistory):
         return is_changed
 
     def replace(self, entries: Sequence[tuple[int, int]]) -> None:
-        """Take over the history of another copy of the log, on the device when this returns."""
+        """Adopt the history of another copy of the log; it is on the device when this returns."""
         if list(entries) != self.entries:
             super().__init__(entries)
             self.is_stored = self._is_durable = False
         self.make_durable()
 
     def store(self) -> None:
-        """Replace the file with the present entries, without waiting for the device."""
+        """Replace the file with the current entries, without waiting for the device."""
         path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
         target = path + ".tmp" if self._has_content else path
         file = self._file_system.open(target, create=True)
@@ -129,7 +127,7 @@ class LeaderEpochs(EpochHistory):
         self._is_durable = False
 
     def make_durable(self) -> None:
-        """Return when the present entries are on the device."""
+        """Return when the current entries are on the device."""
         if not self._is_durable:
             path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
             self._file_system.write_atomically(path, self._content())

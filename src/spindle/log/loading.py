@@ -1,4 +1,4 @@
-"""Making logs: a new one in an empty directory, or one from the files of an earlier run."""
+"""Create a log in an empty directory, or load one from the files of an earlier run."""
 
 import logging
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def create_log(
 ) -> Log:
     """Return a new, empty log that begins at `start_offset`.
 
-    Its files are there when this returns, but on the device only before the first append.
+    Its files exist when this returns, but are synced only before the first append.
     """
     path = f"{storage.path}/{directory_name}"
     storage.file_system.make_directories(path)
@@ -73,19 +73,19 @@ def load_log(
 ) -> Log:
     """Load the log of a partition directory.
 
-    Bytes are cut off only where a batch is torn or damaged, up to the end of its segment. Segments
-    behind it stay, and so do those behind a gap. A power failure may have taken the records of a
-    gap, or compaction may have made it, here or in another replica; the files do not say which.
+    Bytes are cut off only from a torn or damaged batch to the end of its segment. Later segments
+    are kept, also those after a gap. A gap is due to a power failure that lost records, or to
+    compaction, here or in another replica; the files do not show which.
     `Log.unverified_gaps` has those gaps, for which a follower asks its leader.
 
     Args:
-        config: the settings of the topic. They may be the default ones, for a broker loads its
-            logs before it knows the topics: nothing is removed because of them.
-        is_clean: the files were closed in order; they are trusted then, except for damage that
-            shows without reading them.
+        config: the settings of the topic. They may be defaults, because a broker loads its logs
+            before it has the metadata: nothing is removed because of them.
+        is_clean: the files were closed in order; they are then trusted, except for damage that is
+            visible without reading them.
         recovery_point: without a clean stop, every batch from here on is checked (exclusive end of
             the part that is known to be on the device).
-        clean_offset: the exclusive end of what compaction has passed; 0 if it has passed nothing.
+        clean_offset: the exclusive end of the compacted part; 0 if nothing was compacted.
         log_start_offset: from the checkpoint; 0 if it has none.
 
     Raises:
@@ -135,7 +135,7 @@ def load_log(
         end_offset if is_trusted else min(recovery_point, end_offset),
         tuple(gap for gap in gaps if log_start_offset < gap.end_offset <= end_offset),
     )
-    # A run that was killed may have created the directory and never brought it to the device.
+    # A run that was killed may have created the directory and never synced it.
     return Log(
         storage, path, topic_partition, topic_id, config, state, has_durable_identity=is_clean
     )
@@ -180,7 +180,7 @@ def _load_producers(
     *,
     has_recovered_to_end: bool,
 ) -> None:
-    """Bring the producers' state to the log end, unless recovery has done so.
+    """Replay the producers' state up to the log end, unless recovery has done so.
 
     No producer expires here: `producer.id.expiration.ms` may be one of the settings that are not
     known yet.
@@ -205,8 +205,8 @@ def _recover(
 ) -> list[Segment]:
     """Recover these segments in order; return those that had to be cut.
 
-    Producer snapshots behind a gap may know batches that are lost. They are dropped: otherwise a
-    client that sends such a batch again would get an acknowledgement for a duplicate.
+    Producer snapshots after a gap may contain batches that are lost. They are dropped: otherwise a
+    lost batch that is sent again would be acknowledged as a duplicate.
     """
     torn = []
     segments = Segments(opened)
@@ -227,7 +227,7 @@ def _recover(
 
 
 def _unverified_gaps(opened: list[Segment], torn: list[Segment], safe_offset: int) -> list[Gap]:
-    """Return the gaps between segments from `safe_offset` on, and those behind torn segments.
+    """Return the gaps between segments from `safe_offset` on, and those after torn segments.
 
     All records below `safe_offset` were on the device, so none is missing there.
     """
@@ -257,15 +257,15 @@ def _unverified_gaps(opened: list[Segment], torn: list[Segment], safe_offset: in
 def _drop_empty_end(
     opened: list[Segment], gaps: list[Gap], known_end: int, *, is_clean: bool
 ) -> None:
-    """Remove the empty segments at the end of the log that are behind an unverified gap.
+    """Remove the empty segments at the end of the log that follow an unverified gap.
 
-    They hold nothing, and a replica that lost the same records could not answer a follower that
-    asks about the gap. Power fails in this way right after a roll: the name of the new segment is
-    on the device, and the last records of the one before are not.
+    They have no records, and a replica that lost the same records could not confirm the gap to a
+    follower. This happens if power fails right after a roll: the name of the new segment is on the
+    device, but the last records of the previous one are not.
 
-    Args:
-        known_end: all offsets below were flushed, so the log must not give them again.
-        is_clean: all offsets were flushed.
+        Args:
+            known_end: all offsets below were flushed, so the log must not assign them again.
+            is_clean: all offsets were flushed.
     """
     if is_clean:
         return

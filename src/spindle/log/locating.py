@@ -1,4 +1,4 @@
-"""Find where large records are in a file, so that they can be sent without being read."""
+"""Find the file range of large records, so that they can be sent without being read."""
 
 from spindle.log.log import Log
 from spindle.log.segments.file_range import FileRange
@@ -16,7 +16,7 @@ def locate(
 ) -> FileRange | None:
     """Return the file range of the batches that `Log.read` would return, or of the first of them.
 
-    The range ends at an indexed batch, so no scan is needed. Return None if it has less than
+    The range ends at an indexed batch, so no scan is needed. Return None if the range has less than
     `least_bytes`, or if the index does not suffice. With `min_one_batch` the first batch may be
     larger than `max_bytes`.
     """
@@ -42,7 +42,7 @@ def locate(
 
 
 def _end_of_range(log: Log, segment: Segment, position: int, max_bytes: int) -> tuple[int, int]:
-    """Return position and offset of the end of the last batch in reach that the index knows."""
+    """Return position and offset of the end of the last indexed batch within the limits."""
     if max_bytes >= segment.size_bytes - position:
         return segment.size_bytes, _end_offset(log, segment)
     end = segment.offset_index.batch_before(position + max_bytes)

@@ -2,7 +2,8 @@
 
 The log is used by one thread, that of its directory. The plain integers `log_start_offset`,
 `log_end_offset`, `high_watermark` and `last_stable_offset` may be read by others at any time. An
-`OSError` leaves the log in an undefined state and goes up untouched: the directory is lost then.
+`OSError` leaves the log in an undefined state and is not caught here: the directory has failed
+then.
 
 Invariants: log_start_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset.
 """
@@ -98,7 +99,7 @@ class Log:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.config = config
-        """The topic's settings; default ones until the metadata is known, after a load at start."""
+        """The topic's settings; after a load at start, defaults until the metadata is available."""
         self._segment_config = config
         self.segments = state.segments
         self.epochs = state.epochs
@@ -131,12 +132,12 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where read-committed consumers stop: at an open transaction or the high watermark."""
+        """The end for read_committed consumers: the first open transaction or high watermark."""
         return min(self.high_watermark, self._first_unstable_offset)
 
     @property
     def first_unstable_offset(self) -> int:
-        """Where the first unstable transaction begins, far beyond the log's end if there is none.
+        """The start of the first unstable transaction; far beyond the log end if there is none.
 
         A transaction is unstable while it is open, or its marker is not below the high watermark.
         """
@@ -159,7 +160,7 @@ class Log:
         terms: TransactionContext = NO_TRANSACTION,
         validated: bool = False,
     ) -> AppendInfo:
-        """Check the batches, give them offsets and the epoch, and write them.
+        """Check the batches, assign offsets and the leader epoch, and write them.
 
         Args:
             records: whole batches; a writable buffer is patched in place, another is copied once.
@@ -187,7 +188,7 @@ class Log:
         return self._append(buffer, placed, origin, now_ms, terms)
 
     def append_as_follower(self, records: Bytes, leader_epoch: int, now_ms: int = 0) -> AppendInfo:
-        """Write batches as the leader has them; offsets and epochs stay.
+        """Write the leader's batches with their offsets and epochs.
 
         An incomplete batch at the end, and everything from the first batch with an epoch above
         `leader_epoch` on, is left out: only a leader of that epoch may send it.
@@ -269,12 +270,12 @@ class Log:
         self.epochs.make_durable()
 
     def identify(self, topic_id: Uuid) -> None:
-        """Give a log that has lost its topic id this one; it is on the device on return."""
+        """Set the topic id of a log that lost it; the id is on the device on return."""
         self.topic_id = topic_id
         self._make_identity_durable()
 
     def _make_identity_durable(self) -> None:
-        """Bring the topic id to the device, before the first byte of data can be there."""
+        """Sync the topic id before the first byte of data can reach the device."""
         file_system = self._storage.file_system
         if self.topic_id is not None:
             write_partition_metadata(file_system, self.path, self.topic_id, is_durable=True)
@@ -317,7 +318,7 @@ class Log:
         return self.producers.entries()
 
     def remove_expired_producers(self, now_ms: int) -> None:
-        """Forget producers that are silent for `producer.id.expiration.ms`."""
+        """Remove producers that have been idle for `producer.id.expiration.ms`."""
         self.producers.remove_expired(now_ms, self.config.producer_id_expiration_ms)
 
     # Read.
@@ -362,7 +363,7 @@ class Log:
         return aborted
 
     def advance_search(self, search: TimestampSearch) -> None:
-        """Do the next step of a search by timestamp; see `TimestampSearch.advance`."""
+        """Run the next step of a search by timestamp; see `TimestampSearch.advance`."""
         self._refuse_if_deleted()
         search.advance(self.segments, self.log_start_offset)
 
@@ -387,7 +388,7 @@ class Log:
     def increment_log_start_offset(self, offset: int) -> None:
         """Delete the records below `offset`, unless it is at or below the log start.
 
-        Their segments go with the next `delete_old_segments`.
+        Their segments are deleted by the next `delete_old_segments`.
 
         Raises:
             ApiError: OFFSET_OUT_OF_RANGE above the high watermark.
@@ -410,10 +411,10 @@ class Log:
     # Truncation.
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
-        """Remove everything from `offset` on; it is gone from the device when this returns.
+        """Remove all records from `offset` on, durably when this returns.
 
-        Records that were replaced must not come back after a power failure. A batch that holds
-        `offset` goes as a whole: the log ends where its last batch does.
+        Records that were replaced must not come back after a power failure. A batch that contains
+        `offset` is removed as a whole: the log ends at a batch boundary.
 
         Raises:
             CorruptLog: the batch cannot be found; nothing is removed.
@@ -451,7 +452,7 @@ class Log:
         self._rebuild_producers(now_ms)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything; the log begins and ends at `offset`."""
+        """Remove all records; the log begins and ends at `offset`."""
         self._refuse_if_deleted()
         self._abort_cleaning()
         if not self._has_durable_identity:
@@ -513,7 +514,7 @@ class Log:
         return min([self.recovery_point, *(gap.first_offset for gap in self.unverified_gaps)])
 
     def _limit_flush(self, offset: int) -> None:
-        """Exclude everything from `offset` on from the flush that is under way."""
+        """Exclude all records from `offset` on from the flush in flight."""
         if self._flushing is not None:
             self._flushing.end_offset = min(self._flushing.end_offset, offset)
 
@@ -528,16 +529,16 @@ class Log:
     # Replacing another copy of the log (KIP-113).
 
     def begin_move(self) -> None:
-        """Note that the log is being copied: from now on no compaction replaces its segments."""
+        """Begin a copy of the log: from now on compaction does not replace its segments."""
         self.is_moving = True
         self._abort_cleaning()
 
     def end_move(self) -> None:
-        """Note that the log is not copied any more."""
+        """End the copy of the log."""
         self.is_moving = False
 
     def state_for_copy(self) -> MovedLogState:
-        """Return what the copy that replaces this one has to take over."""
+        """Return the state for the copy that replaces this log."""
         return MovedLogState(
             self.log_start_offset,
             self.log_end_offset,
@@ -549,7 +550,7 @@ class Log:
         )
 
     def adopt_state(self, former: MovedLogState) -> None:
-        """Take over the in-memory state of the replaced copy and flush up to its flushed offset.
+        """Adopt the in-memory state of the replaced copy, and flush up to its flushed offset.
 
         Both copies have the same records; no records are added until this has returned.
 
@@ -573,7 +574,7 @@ class Log:
     # Segments.
 
     def roll(self, now_ms: int) -> None:
-        """Begin a new segment at the log end, unless the active one is empty."""
+        """Begin a new segment at the log end, unless the active segment is empty."""
         if self.segments.active.size_bytes:
             self._roll_at(self.log_end_offset, now_ms)
 
@@ -600,7 +601,7 @@ class Log:
             if self.recovery_point >= self.log_end_offset:
                 # No flush to come would include this segment, whose indexes just changed.
                 active.sync()
-            # A flush under way may have synced the indexes before they changed: leave the last
+            # A flush in progress may have synced the indexes before they changed: leave the last
             # record to the next flush, so that it includes this segment.
             self._limit_flush(self.log_end_offset - 1)
         self.producers.map_end_offset = base_offset
@@ -615,11 +616,10 @@ class Log:
         return fresh
 
     def delete_old_segments(self, now_ms: int, *, only_below_start: bool = False) -> int:
-        """Apply retention; return how many segments went.
+        """Apply retention; return the number of deleted segments.
 
         The files stay for `file.delete.delay.ms`. A log that is being compacted keeps its segments
-        until the pass is over. With `only_below_start` no segment goes for its age or for the size
-        of the log.
+        until the pass is over. With `only_below_start`, age and size of the log are ignored.
         """
         if self._cleaning is not None:
             return 0
@@ -652,7 +652,7 @@ class Log:
         self.delete_later([*paths, *([snapshot] if snapshot else [])], due_ms, segment.size_bytes)
 
     def delete_later(self, paths: Sequence[str], due_ms: int, size_bytes: int = 0) -> None:
-        """Remove files of the log, which have so many bytes together, at `due_ms`."""
+        """Remove files of the log, with this total size in bytes, at `due_ms`."""
         for number, path in enumerate(paths):
             self._storage.delete_later(path, due_ms, 0 if number else size_bytes)
 
@@ -664,9 +664,9 @@ class Log:
     # Flush.
 
     def begin_flush(self) -> FlushTask:
-        """Return what has to reach the device for the log to be safe up to its present end.
+        """Return the files to sync for the log to be safe up to its current end.
 
-        A later flush takes the place of this one.
+        A later flush replaces this one.
         """
         self._refuse_if_deleted()
         self._make_small_files_durable()
@@ -680,10 +680,10 @@ class Log:
         return self._flushing
 
     def complete_flush(self, task: FlushTask) -> None:
-        """Move the recovery point to where the flush ended, or to a truncation since then.
+        """Move the recovery point to the end of the flush, or to a later truncation.
 
-        Ignore a flush that another one has replaced, or whose files got other names meanwhile: it
-        cannot know whether it synced them.
+        Ignore a flush that another one has replaced, or whose files were renamed meanwhile: it may
+        not have synced them.
         """
         if task is not self._flushing:
             return
@@ -708,7 +708,7 @@ class Log:
         self.epochs.make_durable()
 
     def must_flush(self, now_ms: int) -> bool:
-        """Return whether `flush.ms` or a finished segment asks for a flush now.
+        """Return whether a flush is due, by `flush.ms` or for a finished segment.
 
         An append itself flushes for `flush.messages`.
         """
@@ -727,22 +727,22 @@ class Log:
     # Compaction, which runs beside the directory's thread.
 
     def begin_cleaning(self) -> CleaningAbort:
-        """Note that a compaction pass reads the files of this log until `end_cleaning`."""
+        """Record that a compaction pass reads this log's files until `end_cleaning`."""
         self._abort_cleaning()
         self._cleaning = CleaningAbort()
         return self._cleaning
 
     def end_cleaning(self) -> None:
-        """Note that the compaction pass is over."""
+        """Record the end of the compaction pass."""
         self._cleaning = None
 
     @property
     def is_being_cleaned(self) -> bool:
-        """Whether a compaction pass is under way, aborted or not."""
+        """Whether a compaction pass is running, aborted or not."""
         return self._cleaning is not None
 
     def _abort_cleaning(self) -> None:
-        """Signal the compaction pass to end, before files that it may read are taken away."""
+        """Signal the compaction pass to end before its files are removed or renamed."""
         if self._cleaning is not None:
             self._cleaning.abort()
 

@@ -1,7 +1,7 @@
-"""Open files of one log directory, as many as a limit allows, least recently used closed first.
+"""Open files of one log directory up to a limit; the least recently used is closed first.
 
 A partition without reads and writes holds no descriptor, so a directory may have thousands of
-partitions under any limit of open files. A file of which an answer is under way may be held: it
+partitions under any limit of open files. A file that is being sent to a client may be pinned: it
 stays open when its path is renamed or removed, within the same limit.
 """
 
@@ -46,7 +46,7 @@ class FileHandles:
     def pin(self, path: str) -> File:
         """Return the open file at `path`, which stays open until `drop`.
 
-        If too many files are open only for that, it may be closed before: see `is_held`.
+        If too many files are pinned, it may be closed earlier: see `is_held`.
         """
         file = self.get(path)
         self._held[file] = self._held.get(file, 0) + 1
@@ -75,7 +75,7 @@ class FileHandles:
             self._let_go(self._open.pop(next(iter(self._open))))
 
     def _let_go(self, file: File) -> None:
-        """Close a file that has no path any more, unless it is held."""
+        """Close a file whose path was renamed or removed, unless it is held."""
         if file in self._held and len(self._left_open) < self._capacity // _SHARE_LEFT_OPEN:
             self._left_open[file] = None
             return

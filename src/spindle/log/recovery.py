@@ -1,8 +1,8 @@
-"""Bringing the files of one partition into a consistent state: after a stop, a kill, a torn write.
+"""Make the files of one partition consistent after a stop, a kill or a torn write.
 
 A compaction that was interrupted is finished or undone first. After an unclean stop, every segment
-that may hold unflushed data is read. Each batch must have its checksum and come in order; the first
-batch that does not ends the log. Indexes, epochs and producers are built from the remaining
+that may hold unflushed data is read. Each batch must have a right checksum and be in order; the log
+ends before the first batch that is not. Indexes, epochs and producers are built from the remaining
 batches.
 """
 
@@ -35,7 +35,7 @@ _INTERRUPTED_SUFFIXES: Final = (DELETED_SUFFIX, _TEMPORARY_SUFFIX, CLEANED_SUFFI
 
 
 def settle_interrupted_work(handles: FileHandles, directory: str, config: LogConfig) -> list[str]:
-    """Remove or complete what a stop during deletion or compaction left; the names that remain."""
+    """Complete or undo an interrupted deletion or compaction; return the remaining file names."""
     files = handles.file_system
     names = files.list_directory(directory)
     if not any(name.endswith(_INTERRUPTED_SUFFIXES) for name in names):

@@ -1,10 +1,10 @@
 """Disk space that is reserved ahead of the segments that grow fast.
 
 An append of 1 MB into reserved space takes a sixth less CPU time than one for which the file system
-has to find blocks (benchmarks/README.md). The space is behind the end of the file, so the size of
-the file stays as it is, and readers do not see it. `du` and the free space of the disk show it.
+has to find blocks (benchmarks/README.md). The space lies after the end of the file, so neither the
+size of the file changes nor do readers see it. `du` and the disk's free space include it.
 Therefore few files of a directory have reserved space, and only while the disk has plenty of free
-space. It is given back when a segment is finished, when nothing was appended for a while, and when
+space. It is released when a segment is finished, when nothing was appended for a while, and when
 the disk runs full. (Kafka's `preallocate` differs: it makes the file as long as the segment may
 become.)
 """
@@ -19,7 +19,7 @@ _MAX_FILES: Final = 16
 _MIN_FREE_STEPS: Final = 128
 """Reserve only while this many reservations fit the free space."""
 _VOLUME_DIVISOR: Final = 8
-"""A segment gets no reserved space before it has this part of a step."""
+"""A segment gets no reserved space below this share of a step."""
 _NO_WRITE: Final = 2**63 - 1
 _DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
@@ -83,7 +83,7 @@ class ReservedSpace:
         return False
 
     def forget(self, path: str) -> None:
-        """Forget a file that was removed or renamed, or whose space was given back."""
+        """Forget a file that was removed or renamed, or whose space was released."""
         self._used.pop(path, None)
 
     def forget_below(self, directory: str) -> None:
@@ -93,14 +93,14 @@ class ReservedSpace:
             del self._used[path]
 
     def give_back(self) -> bool:
-        """Give all reserved space back; return whether there was any."""
+        """Release all reserved space; return whether there was any."""
         paths = list(self._used)
         for path in paths:
             self._give_back(path)
         return bool(paths)
 
     def give_back_unused(self) -> None:
-        """Give back the space of files for which nothing was reserved since the previous call."""
+        """Release the space of files for which nothing was reserved since the previous call."""
         for path, is_used in list(self._used.items()):
             if is_used:
                 self._used[path] = False

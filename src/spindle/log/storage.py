@@ -1,4 +1,4 @@
-"""The part that all logs of one log directory share: open files, and pending deletions."""
+"""The open files and pending deletions that all logs of a log directory share."""
 
 from typing import Final
 
@@ -12,8 +12,8 @@ _NEVER_MS: Final = 2**63 - 1
 class LogStorage:
     """The file system, the open files and the pending deletions of one log directory.
 
-    Renamed files and directories stay for `file.delete.delay.ms`, so that programs which read the
-    directory itself, and know what they want to read, can still finish.
+    Renamed files and directories stay for `file.delete.delay.ms`, so that programs that are reading
+    the files directly can finish.
 
     Attributes:
         deleted_bytes: of the logs and segments that are renamed and not removed yet.
@@ -41,25 +41,25 @@ class LogStorage:
         self.flush_request_count = 0
 
     def request_flush(self) -> None:
-        """Note that one of the logs has a finished segment that is not flushed yet."""
+        """Record that one of the logs has a finished segment that is not flushed yet."""
         self.flush_request_count += 1
 
     def delete_later(self, path: str, due_ms: int, size_bytes: int = 0) -> None:
-        """Remove a file or directory with so many bytes once the time is `due_ms`."""
+        """Remove a file or directory of this size in bytes at `due_ms`."""
         self._doomed.append((due_ms, path, size_bytes))
         self.deleted_bytes += size_bytes
         self._next_due_ms = min(self._next_due_ms, due_ms)
 
     def keep(self, path: str) -> None:
-        """Do not remove this file or directory, if it waits for its removal."""
+        """Cancel the scheduled removal of a file or directory, if there is one."""
         kept_bytes = sum(entry[2] for entry in self._doomed if entry[1] == path)
         self._doomed = [entry for entry in self._doomed if entry[1] != path]
         self.deleted_bytes -= kept_bytes
 
     def delete_expired(self, now_ms: int) -> int:
-        """Remove what is due; return how many files and directories that were.
+        """Remove the files and directories that are due; return their number.
 
-        A path that is gone already, because its directory was renamed or removed, is no failure.
+        A path that no longer exists, because its directory was renamed or removed, is no failure.
         """
         if now_ms < self._next_due_ms:
             return 0
@@ -77,8 +77,8 @@ class LogStorage:
     def remove_if_there(self, path: str) -> bool:
         """Remove a file or a whole directory; return False if there was none.
 
-        The segments of a directory go first: if the removal is interrupted, what is left has no
-        records, whatever it has lost besides.
+        The segments of a directory are removed first: if the removal is interrupted, the remaining
+        directory has no records, whichever other files it has.
         """
         files = self.file_system
         try:

@@ -1,1 +1,1 @@
-"""Where replicas should be: plans over brokers and log directories, computed without any I/O."""
+"""Placement plans for replicas over brokers and log directories, computed without I/O."""

@@ -10,7 +10,7 @@ from spindle.planner.zones import Zone
 _MAX_MOVES: Final = 300
 _MAX_DIRECTORIES: Final = 30
 _MAX_REPLICAS: Final = 300
-"""Limits of the search: moves in all; directories and replicas that are tried for one move."""
+"""Limits of the search: total moves; directories and replicas that are tried for one move."""
 
 Sizes = list[tuple[int, int]]
 """Sizes and replicas of a directory, in ascending order."""
@@ -49,7 +49,7 @@ def _move_best(
     targets: list[int],
     max_fill: float,
 ) -> bool:
-    """Carry out the move that brings two directories closest together; return False without one."""
+    """Apply the move that brings two directories closest together; return False without one."""
     best: tuple[float, int, int] | None = None
     for source in sources:
         for target in targets:
@@ -70,7 +70,7 @@ def _best_between(
 ) -> tuple[float, int] | None:
     """Return the smallest difference of two fills after a move, and the replica to move.
 
-    The closer a replica's size is to the ideal size, the smaller is the difference.
+    The difference is smallest for the replica whose size is nearest to the ideal size.
     """
     before = layout.fill(source) - layout.fill(target)
     if before <= 0:
@@ -89,7 +89,7 @@ def _best_between(
 
 
 def _sizes(layout: Layout, sizes: dict[int, Sizes], directory: int) -> Sizes:
-    """Return the sizes of a directory's replicas, and keep them in `sizes` for the next call."""
+    """Return the sizes of a directory's replicas; cache them in `sizes` for the next call."""
     if directory not in sizes:
         held = layout.held[directory]
         sizes[directory] = sorted(

@@ -1,4 +1,4 @@
-"""The directories that may receive replicas, the one with the most room first."""
+"""The directories that may receive replicas, ordered by free space."""
 
 import heapq
 from collections.abc import Mapping
@@ -9,11 +9,12 @@ from spindle.planner.layout import Layout
 class FreeSpaceIndex:
     """Finds the directory with the most free space for a replica.
 
-    There is a heap for each rack and a heap of racks, so a replica that may not enter some racks
-    or brokers passes over few entries. Stale heap entries are discarded when popped.
+    There is a heap for each rack and a heap of racks, so that few entries are skipped for a replica
+    that may not enter some racks or brokers. Stale heap entries are discarded when popped.
 
     Args:
-        ceilings: the bytes up to which each directory may be used; the others receive nothing.
+        ceilings: the maximum used bytes of each directory; directories without an entry receive
+        nothing.
     """
 
     def __init__(self, layout: Layout, ceilings: Mapping[int, int]) -> None:
@@ -30,7 +31,7 @@ class FreeSpaceIndex:
 
     @staticmethod
     def ceilings(layout: Layout, fill: float) -> dict[int, int]:
-        """Return the bytes that are this share of each directory that may receive replicas."""
+        """Return this share of the capacity of each receiving directory, in bytes."""
         return {
             number: int(fill * capacity_bytes)
             for number, capacity_bytes in enumerate(layout.capacity_bytes)
@@ -38,11 +39,11 @@ class FreeSpaceIndex:
         }
 
     def room(self, directory: int) -> int:
-        """Return the bytes that a directory still takes; negative above its ceiling."""
+        """Return the bytes that a directory can still receive; negative above its ceiling."""
         return self._ceilings[directory] - self._layout.used[directory]
 
     def most_free(self, replica: int) -> int | None:
-        """Return a directory with much room that the replica may enter, None without one."""
+        """Return the directory with the most room that the replica may enter; None without one."""
         size = self._layout.size[replica]
         passed: dict[int, int] = {}
         directory = None

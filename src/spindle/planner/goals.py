@@ -1,4 +1,4 @@
-"""The plans: balance a cluster, empty directories or a broker, and ask what a change would bring.
+"""The goals of plans: balance a cluster, drain directories or a broker, evaluate a change.
 
 Each function is pure: the same cluster and limits give the same plan.
 """
@@ -20,9 +20,9 @@ from spindle.planner.zones import Zone, find_zones
 
 
 def balance(cluster: ClusterModel, limits: PlanLimits) -> PlacementPlan:
-    """Return a plan that brings the fills of all directories within `limits.spread`.
+    """Return a plan after which the fills of all directories differ by at most `limits.spread`.
 
-    Where that is not possible, the plan comes as near as it can, and its remarks say why.
+    If that is impossible, the plan minimises the spread, and its remarks give the reasons.
     """
     return _plan(cluster, (), limits, is_levelled=True)
 
@@ -40,7 +40,7 @@ def drain(cluster: ClusterModel, directories: Collection[int], limits: PlanLimit
 
 
 def decommission(cluster: ClusterModel, broker_id: int, limits: PlanLimits) -> PlacementPlan:
-    """Return a plan that takes all replicas away from a broker.
+    """Return a plan that moves all replicas off a broker.
 
     Raises:
         Infeasible: a replica has no other place.
@@ -49,7 +49,7 @@ def decommission(cluster: ClusterModel, broker_id: int, limits: PlanLimits) -> P
 
 
 def what_if(cluster: ClusterModel, changes: ClusterChanges, limits: PlanLimits) -> PlacementPlan:
-    """Return the plan that a changed cluster would need: empty what goes, then level the rest.
+    """Return the plan for a changed cluster: empty the removed directories, then balance the rest.
 
     Raises:
         Infeasible: a replica has no other place.
@@ -109,7 +109,7 @@ def _lower_bound(
     window: FillWindow | None,
     spread: float,
 ) -> int:
-    """Return the fewest bytes for the wanted spread, or for that of the plan if it is larger."""
+    """Return the lower bound of moved bytes for the larger of wanted and reached spread."""
     layout = Layout(cluster, leaving, keeps_racks=limits.keeps_racks)
     if window is None:
         return sum(layout.replica_bytes[directory] for directory in layout.leaving)

@@ -1,6 +1,6 @@
-"""The plan that keeps a cluster within limits: replicas leave what has failed and what is too full.
+"""The plan that keeps a cluster within limits: replicas leave failed and overfull directories.
 
-Moves the minimum, best effort: a replica that fits nowhere is reported and does not block the
+It moves as few bytes as possible. A replica that fits nowhere is reported and does not block the
 others.
 """
 
@@ -18,17 +18,17 @@ from spindle.planner.plan import PlacementPlan
 from spindle.planner.rounds import RoundPlanner
 
 _MAX_TRIED: Final = 200
-"""Replicas of one directory that are tried."""
+"""Maximum number of replicas of one directory that are tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealingLimits:
-    """When a directory is too full, and how full it may be afterwards.
+    """The fill at which replicas leave a directory, and the fill to reach.
 
     Attributes:
-        above_fill: a directory above this share of its capacity gives replicas.
-        down_to_fill: it gives until it is at this share, and no directory that receives gets above
-            it. So the next look finds nothing to do.
+        above_fill: replicas leave a directory above this share of its capacity.
+        down_to_fill: they leave until this share is reached, and no receiving directory gets above
+            it, so that the next check finds nothing to do.
 
     Raises:
         ValueError: the shares are out of their range.
@@ -84,7 +84,7 @@ def heal(
 
 
 def _left_out(planner: RoundPlanner) -> list[str]:
-    """Return remarks about moves that are in no round."""
+    """Return a remark for each move that is in no round."""
     fast = planner.fast_remarks()
     others = len(planner.dropped) - len(fast)
     if not others:
@@ -102,7 +102,7 @@ class _Healer:
         self._rooms = FreeSpaceIndex(layout, FreeSpaceIndex.ceilings(layout, fill))
 
     def evacuate(self, directory: int) -> None:
-        """Move out of a directory all replicas that have another place and a copy to read from."""
+        """Move all replicas out of a directory that fit elsewhere and can be copied."""
         held = self.layout.largest_first([directory])
         left = [replica for replica in held if not self._rooms.place(replica)]
         if left:
@@ -123,7 +123,7 @@ class _Healer:
         return sorted(full, key=lambda each: (-self.layout.fill(each), each))
 
     def relieve(self, directory: int) -> None:
-        """Move replicas out of a directory until it is within its limit, moving few bytes."""
+        """Move replicas out of a directory until it is within its limit, with few moved bytes."""
         for replica in self.layout.largest_first([directory])[:_MAX_TRIED]:
             if 0 < self.layout.size[replica] <= self._above(directory):
                 self._rooms.place(replica)

@@ -1,4 +1,4 @@
-"""Finds the limit that keeps a replica from every directory, and what would lift it."""
+"""Find the limit that excludes a replica from every directory, and a remedy."""
 
 from collections.abc import Sequence
 from typing import NoReturn
@@ -12,7 +12,7 @@ from spindle.planner.plan import BindingLimit, Infeasible
 
 
 def refuse_placement(layout: Layout, waiting: Sequence[int], limits: PlanLimits) -> NoReturn:
-    """Say why no directory can take the first of the replicas that have no place yet.
+    """Explain why no directory can receive the first unplaced replica.
 
     Raises:
         Infeasible: always.
@@ -60,7 +60,7 @@ def refuse_placement(layout: Layout, waiting: Sequence[int], limits: PlanLimits)
 
 
 def _refuse_copying(layout: Layout, replica: int) -> None:
-    """Refuse a replica that could move if somebody could copy it.
+    """Refuse a replica that could move but cannot be copied.
 
     Raises:
         Infeasible: there is no leader, or its broker has room but cannot read it.
@@ -113,10 +113,10 @@ def refuse_offline(layout: Layout, replicas: Sequence[int]) -> None:
 def refuse_space(
     layout: Layout, waiting: Sequence[int], directories: Sequence[int], limits: PlanLimits
 ) -> NoReturn:
-    """Say how much room is missing for the first of the replicas that have no place yet.
+    """Explain how much room is missing for the first unplaced replica.
 
     Args:
-        directories: those that it may enter.
+        directories: the directories that the replica may enter.
 
     Raises:
         Infeasible: always.

@@ -12,7 +12,7 @@ from spindle.planner.plan import PlannedMove
 
 
 class Layout:
-    """Which replica is in which directory, and which moves are legal.
+    """The directory of each replica, and the legal moves.
 
     Args:
         cluster: the state at the beginning.
@@ -63,7 +63,7 @@ class Layout:
         self.replica_bytes = [sum(self.size[directory] for directory in held) for held in self.held]
 
     def moved(self) -> dict[int, int]:
-        """Return the present places of the replicas that are not where they were at first."""
+        """Return the current directories of the replicas that have moved."""
         return {
             replica: place
             for replica, place in enumerate(self.place)
@@ -71,16 +71,16 @@ class Layout:
         }
 
     def largest_first(self, directories: Iterable[int]) -> list[int]:
-        """Return the replicas of directories, the largest one first."""
+        """Return the replicas of directories, largest first."""
         held = [replica for directory in directories for replica in self.held[directory]]
         return sorted(held, key=lambda replica: (-self.size[replica], replica))
 
     def places(self) -> list[list[int]]:
-        """Return the places of the replicas of each partition."""
+        """Return the directories of the replicas of each partition."""
         return [self.place[begin:end] for begin, end in pairwise(self.first)]
 
     def others(self, replica: int) -> list[int]:
-        """Return the places of the other replicas of the same partition."""
+        """Return the directories of the other replicas of the same partition."""
         number = self.partition[replica]
         begin, end = self.first[number], self.first[number + 1]
         return [self.place[other] for other in range(begin, end) if other != replica]
@@ -94,7 +94,7 @@ class Layout:
         return rack not in racks or own in racks
 
     def may_enter_broker(self, replica: int, directory: int) -> bool:
-        """Return whether the replica can be on the broker of a directory that is not its own."""
+        """Return whether the replica may move to the broker of another directory."""
         source, broker = self.place[replica], self.broker[directory]
         if self.broker[source] == broker:
             # A broker copies between its directories only what it can read.
@@ -105,7 +105,7 @@ class Layout:
         return all(self.broker[place] != broker for place in self.others(replica))
 
     def is_legal(self, replica: int, directory: int) -> bool:
-        """Return whether a move keeps all rules but those about space."""
+        """Return whether a move keeps all rules except the space limits."""
         return (
             self.receives[directory]
             and self.may_enter_broker(replica, directory)
@@ -129,19 +129,19 @@ class Layout:
         return self.used[directory] / capacity_bytes if capacity_bytes else 0.0
 
     def spread(self) -> float:
-        """Return the highest fill of the directories that stay, less the lowest that may grow."""
+        """Return the highest fill of remaining minus the lowest of receiving directories."""
         fills = [self.fill(directory) for directory in self.staying()]
         lowest = [self.fill(number) for number, receives in enumerate(self.receives) if receives]
         return max(0.0, max(fills) - min(lowest)) if lowest else 0.0
 
     def unevenness(self) -> tuple[float, float]:
-        """Return the spread, and the variance of the fills of the directories that stay."""
+        """Return the spread, and the variance of the fills of the remaining directories."""
         fills = [self.fill(directory) for directory in self.staying()]
         mean = sum(fills) / len(fills) if fills else 0.0
         return self.spread(), sum((fill - mean) ** 2 for fill in fills)
 
     def staying(self) -> list[int]:
-        """Return the directories with a fill that are not emptied."""
+        """Return the directories with a known fill that the plan does not empty."""
         gone = frozenset(self.leaving)
         return [
             i
@@ -150,7 +150,7 @@ class Layout:
         ]
 
     def move_to(self, replica: int, directory: int) -> PlannedMove:
-        """Return a move of a replica from its present place."""
+        """Return a move of a replica from its current directory."""
         number = self.partition[replica]
         slot = replica - self.first[number]
         return PlannedMove(number, slot, self.place[replica], directory, self.size[replica])

@@ -1,6 +1,6 @@
-"""Preferred leaders: the replicas that come first, so that brokers lead equally many partitions.
+"""Choose preferred leaders (first replicas) so that brokers lead equally many partitions.
 
-Another order of the same replicas moves no bytes. An election of preferred leaders carries it out.
+Reordering replicas moves no bytes. A preferred leader election then applies it.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ def count_leaders(
 
     Args:
         places: the directories of the replicas of each partition.
-        slots: the position of the replica that is to come first, by partition; by default 0.
+        slots: the position of the replica that shall be first, by partition; by default 0.
     """
     counts: Counter[int] = Counter({broker.broker_id: 0 for broker in cluster.brokers})
     for number, place in enumerate(places):
@@ -33,14 +33,14 @@ def count_leaders(
 def even_leaders(
     cluster: ClusterModel, places: Sequence[Sequence[int]], partitions: Iterable[int]
 ) -> dict[int, int]:
-    """Return the partitions of which another replica should come first, and its position.
+    """Return the partitions that need another first replica, and the position of that replica.
 
-    A broker gives a partition only to one that leads at least two fewer. Partitions without a
-    leader, or whose first replica is offline, stay as they are.
+    Leadership moves only to a broker that leads at least two partitions fewer. Partitions without a
+    leader, or whose first replica is offline, are unchanged.
 
     Args:
         places: the directories of the replicas of each partition.
-        partitions: those whose order may change.
+        partitions: the partitions whose order may change.
     """
     directories = cluster.directories
     brokers = [directory.broker_id for directory in directories]

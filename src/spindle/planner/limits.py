@@ -12,10 +12,9 @@ class PlanLimits:
     Attributes:
         spread: the largest difference between the fills of two directories after `balance`; 0.05
             is 5 points.
-        max_fill: no directory is filled above this share of its capacity, not even for the time
-            of a copy.
-        throttle_bytes_per_second: for each broker: copies from other brokers, copies to other
-            brokers, and copies between its own directories.
+        max_fill: no directory is filled above this share of its capacity, not even during a copy.
+        throttle_bytes_per_second: the throttle of each broker, separately for copies from other
+            brokers, to other brokers, and between its directories.
         parallel_moves: the largest number of moves in one round that begin or end in a directory.
         keeps_racks: a move never lowers the number of racks that have a replica of the partition.
 

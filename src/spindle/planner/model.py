@@ -21,10 +21,11 @@ class DirectoryModel:
     """A log directory.
 
     Attributes:
-        capacity_bytes: the size of the file system; 0 if it is unknown, then nothing goes there.
-        used_bytes: of the file system, also by files that are not replicas.
+        capacity_bytes: the size of the file system; 0 if it is unknown: then the directory receives
+        nothing.
+        used_bytes: used bytes of the file system, including files that are not replicas.
         deleted_bytes: the part of `used_bytes` that deleted replicas have until their deletion
-            delay is over. A plan counts it as gone, but copies nothing into it.
+            delay is over. A plan does not count them as used, but copies nothing into their space.
         deletion_delay_ms: how long a replica that leaves keeps its space
             (`log.segment.delete.delay.ms`).
         is_cordoned: gets no further replicas.
@@ -46,12 +47,12 @@ class DirectoryModel:
 
     @property
     def kept_bytes(self) -> int:
-        """The used bytes once deleted replicas are gone."""
+        """The used bytes without deleted replicas."""
         return self.used_bytes - self.deleted_bytes
 
     @property
     def fill(self) -> float:
-        """The used share of the capacity without what is deleted, from 0 to 1."""
+        """The used share of the capacity, without deleted replicas, from 0 to 1."""
         return self.kept_bytes / self.capacity_bytes if self.capacity_bytes else 0.0
 
 
@@ -60,10 +61,10 @@ class PartitionModel:
     """A partition and its replicas.
 
     Attributes:
-        directories: a place for each replica in Kafka's order, as an index into
+        directories: the directory of each replica in Kafka's order, as an index into
             `ClusterModel.directories`.
         size_bytes: the size of each replica, in the same order.
-        write_bytes_per_second: by how much each replica grows.
+        write_bytes_per_second: the growth of each replica.
         leader: the id of the broker that leads, `NO_LEADER` if none does.
     """
 

@@ -1,4 +1,4 @@
-"""Chooses the replicas that move, and their directories. It does not look at the order of moves."""
+"""Choose the replicas to move and their target directories, regardless of the order of moves."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
@@ -13,14 +13,14 @@ from spindle.planner.zones import Zone, find_zones
 
 _MAX_PASSES: Final = 10
 _MIN_GAIN: Final = 0.001
-"""Limits of the passes that level the fills; one that gains less is the last one."""
+"""Limits of the levelling passes; a pass that gains less than this is the last one."""
 _ROUNDING: Final = 1e-12
 _MAX_TRIED: Final = 200
-"""Replicas of one directory that are tried."""
+"""Maximum number of replicas of one directory that are tried."""
 _MAX_PACKED: Final = 2000
 """Limit for the best-fit fallback."""
 _MAX_SEARCHED: Final = 20
-"""Directories that are searched after one of them had a replica that can move."""
+"""Number of directories to search after the first one with a movable replica."""
 
 
 def empty_directories(
@@ -28,8 +28,9 @@ def empty_directories(
 ) -> None:
     """Move every replica out of the directories that are emptied.
 
-    A replica goes where the most is lacking below the level to which the bytes fill the emptiest
-    directories; if it is too large for that, to the directory with the most room.
+    The bytes would raise the emptiest directories to some level. A replica goes to the directory
+    that is farthest below this level; if it is too large for that, to the directory with the most
+    room.
 
     Raises:
         Infeasible: a replica has no place.
@@ -47,10 +48,9 @@ def empty_directories(
 
 
 def _pack(layout: Layout, leaving: list[int], limits: PlanLimits) -> bool:
-    """Put each replica where the least room is left after it; return whether all have a place.
+    """Place each replica where it leaves the least room (best fit); return whether all fit.
 
-    This fills directories less evenly, but finds a place for more replicas. Without one for all,
-    nothing has changed.
+    This fills directories less evenly, but fits more replicas. If not all fit, nothing is changed.
     """
     if len(leaving) > _MAX_PACKED:
         return False
@@ -75,20 +75,20 @@ def _pack(layout: Layout, leaving: list[int], limits: PlanLimits) -> bool:
 
 
 def _put_back(layout: Layout, places: Sequence[int]) -> None:
-    """Bring all replicas to the places that they had at another time."""
+    """Restore an earlier placement of all replicas."""
     for replica, place in enumerate(places):
         if layout.place[replica] != place:
             layout.move(replica, place)
 
 
 def level_out(layout: Layout, spread: float, limits: PlanLimits) -> None:
-    """Move replicas until all fills are as close together as wanted, or as far as that is possible.
+    """Move replicas until the fills differ by at most `spread`, or as little as possible.
 
-    Each pass begins where the one before it ended, and a replica that moves twice costs no more
-    bytes than one that moves once. The last pass that brought the fills closer counts.
+    Each pass begins with the result of the previous one; a replica that moves twice costs no more
+    bytes than one that moves once. The last pass that reduced the spread is used.
 
     Args:
-        spread: the difference of fills that is wanted.
+        spread: the wanted maximum difference of fills.
     """
     if not layout.staying():
         return
@@ -111,7 +111,7 @@ def level_out(layout: Layout, spread: float, limits: PlanLimits) -> None:
 def _spread_out_largest(layout: Layout, window: FillWindow, limits: PlanLimits) -> None:
     """Move each replica that alone fills its directory above the window into a larger one.
 
-    The smaller replicas of the larger directory leave it afterwards, which makes the room.
+    The smaller replicas of the larger directory leave it later, to make room.
     """
     highs = FreeSpaceIndex.ceilings(layout, min(window.high, limits.max_fill))
     large = [
@@ -146,7 +146,7 @@ def _return_home(layout: Layout, window: FillWindow) -> None:
 
 
 def _level(layout: Layout, zones: Collection[Zone], window: FillWindow, limits: PlanLimits) -> None:
-    """Bring the fills of all directories into the window, or as near to it as possible."""
+    """Bring the fills of all directories into the target range, or as near as possible."""
     highs: dict[int, float] = {}
     for zone in zones:
         fills, high = ZoneFills(layout, zone), window.high
@@ -165,9 +165,9 @@ def _level(layout: Layout, zones: Collection[Zone], window: FillWindow, limits: 
 def _target_bytes(
     layout: Layout, zones: Iterable[Zone], window: FillWindow | None, limits: PlanLimits
 ) -> dict[int, int]:
-    """Return the bytes up to which each directory that may receive replicas is filled.
+    """Return the target size of each directory that may receive replicas, in bytes.
 
-    They stand for the low end of the window, or for a higher fill if more bytes must be placed.
+    It is the low end of the target range, or more if more bytes must be placed.
     """
     fills: dict[int, float] = {}
     for zone in zones:
@@ -186,9 +186,9 @@ def _target_bytes(
 
 
 def _give(layout: Layout, excess: dict[int, float], ceilings: Mapping[int, int]) -> None:
-    """Move replicas out of directories that have too much, the largest ones first.
+    """Move replicas out of directories above the target range, largest replicas first.
 
-    A directory gives at most its excess, and none is filled above its ceiling.
+    At most its excess leaves a directory, and no directory is filled above its ceiling.
     """
     rooms = FreeSpaceIndex(layout, ceilings)
     for replica in layout.largest_first(excess):
@@ -198,7 +198,7 @@ def _give(layout: Layout, excess: dict[int, float], ceilings: Mapping[int, int])
 
 
 def _give_rest(layout: Layout, window: FillWindow, limits: PlanLimits) -> None:
-    """Bring directories that are still above the target range into it, moving few bytes."""
+    """Bring directories that are still above the target range into it, with few moved bytes."""
     rooms = FreeSpaceIndex(
         layout, FreeSpaceIndex.ceilings(layout, min(window.high, limits.max_fill))
     )
@@ -219,7 +219,7 @@ def _give_one(layout: Layout, rooms: FreeSpaceIndex, directory: int, above: floa
 
 
 def _fill_up(layout: Layout, window: FillWindow) -> None:
-    """Bring the directories that are still below the window into it, with the least bytes."""
+    """Bring directories that are still below the target range into it, with few moved bytes."""
     spread = window.high - window.low
     fullest = sorted(layout.staying(), key=lambda each: (-layout.fill(each), each))
     lowest = [number for number in fullest[::-1] if layout.receives[number]]
@@ -237,7 +237,7 @@ def _fill_up(layout: Layout, window: FillWindow) -> None:
 def _take_one(
     layout: Layout, directory: int, lacking: float, fullest: Iterable[int], window: FillWindow
 ) -> bool:
-    """Move a replica into a directory: if possible one that moves anyway, of the right size."""
+    """Move a replica of the right size into a directory, preferably one that moves anyway."""
     best: tuple[bool, float, int] | None = None
     capacity = layout.capacity_bytes[directory]
     most = window.high * capacity - layout.used[directory]

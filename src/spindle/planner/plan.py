@@ -1,4 +1,4 @@
-"""A finished plan: rounds of moves, and what they change; or the reason why there is none."""
+"""A finished plan: rounds of moves and their effect, or the reason why there is no plan."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from spindle.planner.model import ClusterModel
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """A replica that goes from one directory to another one, of the same or of another broker.
+    """A move of a replica to another directory, on the same or on another broker.
 
     Attributes:
         partition: an index into `ClusterModel.partitions`.
@@ -31,9 +31,9 @@ class PlannedRound:
     """Moves that run at the same time; the next round begins when all of them have ended.
 
     Attributes:
-        duration_ms: the time that the throttle makes them take at least.
-        wait_ms: the time from the end of the round before to the begin of this one, in which the
-            replicas that left a target are deleted and free its space.
+        duration_ms: the minimum duration under the throttle.
+        wait_ms: the pause before this round, in which replicas that left a target directory are
+            deleted and free its space.
     """
 
     moves: Sequence[PlannedMove]
@@ -48,12 +48,12 @@ class PlacementPlan:
     Attributes:
         cluster: the cluster before the first round.
         leaving: the directories that the plan empties, as indexes.
-        used_bytes: the use of each directory after the last round, when all deletions are done.
+        used_bytes: the used bytes of each directory after the last round and all deletions.
         lower_bound_bytes: no plan for the same goal can move fewer bytes.
         spread_before: the highest fill of the directories that the plan does not empty, less the
             lowest of those that may receive replicas; before the first round.
         spread: the same after the last round.
-        remarks: why the plan falls short of its goal; empty if it does not.
+        remarks: the reasons why the plan does not reach its goal; empty if it does.
         preferred: partitions whose preferred leader changes after the last round, each with the
             position of the replica that becomes the first.
     """
@@ -99,11 +99,11 @@ class BindingLimit(StrEnum):
 
 
 class Infeasible(Exception):
-    """There is no plan. The text says why, and what would make one possible.
+    """No plan is possible. The text names the reason and a remedy.
 
     Attributes:
-        limit: the limit that binds.
-        partition: the partition that it stops.
+        limit: the binding limit.
+        partition: the partition that cannot be placed.
         reason: what is missing.
         remedy: what would make a plan possible.
     """

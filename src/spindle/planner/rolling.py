@@ -1,8 +1,8 @@
-"""Begins the moves of a plan one by one, each as soon as its limits allow it.
+"""Start the moves of a plan one by one, each as soon as the limits allow it.
 
 Rounds are for tools that wait for the slowest move of a round. Here a move waits only for its own
-directories and its own partition. The order of the rounds still counts where space is short: a move
-takes no room that an earlier one needs, so those that the plan makes possible stay possible.
+directories and its own partition. The order of the rounds still matters if space is short: a move
+uses no room that an earlier move needs, so all moves stay feasible.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from spindle.planner.rounds import Lane, lanes_of
 
 
 class RollingMoves:
-    """The moves of a plan: those that wait, and those that are under way.
+    """The waiting and the running moves of a plan.
 
     Args:
         plan: its rounds give the order.
@@ -27,19 +27,19 @@ class RollingMoves:
         self._limits = limits
         self.waiting = [move for planned_round in plan.rounds for move in planned_round.moves]
         self.under_way: dict[PlannedMove, tuple[Lane, ...]] = {}
-        """The moves that have begun, and the lanes that they load."""
+        """The running moves, and the lanes that they load."""
 
     def begin(
         self,
         rooms: Mapping[int, int],
         size_of: Callable[[PlannedMove], int] = lambda move: move.size_bytes,
     ) -> list[PlannedMove]:
-        """Return the moves that can begin now; they count as under way from then on.
+        """Return the moves that can start now, and count them as running.
 
         Args:
-            rooms: the bytes that may still be copied into each directory, less what is under way
-                and has not arrived. Directories of unknown space are absent, and have no limit.
-            size_of: the present size of a replica.
+            rooms: the bytes that may still be copied into each directory, minus the missing bytes
+                of running copies. Directories of unknown space are absent, and unlimited.
+            size_of: returns the current size of a replica.
         """
         busy, lanes = self._busy(), self._loads()
         partitions = {move.partition for move in self.under_way}
@@ -73,7 +73,7 @@ class RollingMoves:
     def end(self, move: PlannedMove, *, has_moved: bool) -> None:
         """Record that a move has ended.
 
-        Without success the later moves of its partition are dropped: they begin where it ended.
+        If it failed, drop the later moves of its partition, which start from its target.
         """
         del self.under_way[move]
         if has_moved:
@@ -97,7 +97,7 @@ class RollingMoves:
         return tuple(self._layout.broker[place] for place in places)
 
     def blocked_targets(self) -> set[int]:
-        """Return the directories into which moves wait to go."""
+        """Return the target directories of waiting moves."""
         return {move.target for move in self.waiting}
 
     def left(self) -> Iterator[PlannedMove]:

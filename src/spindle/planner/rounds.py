@@ -1,8 +1,8 @@
-"""Puts moves into rounds that are feasible at every step.
+"""Arrange moves in rounds that are feasible at every step.
 
 A copy takes space in its target while the source still has the replica, and the source keeps the
 space for the deletion delay after that. So a round begins a move only if its target has room for it
-before any source of the round is freed, and a round waits if only deletions make that room. A
+before any source of the round is freed, and a round waits if only deletions make room. A
 partition has at most one move in a round, so its replicas change one after the other.
 """
 
@@ -28,7 +28,7 @@ class _Load:
 
 @dataclass(slots=True)
 class _OpenRound:
-    """A round that still takes moves."""
+    """A round to which moves can still be added."""
 
     layout: Layout
     limits: PlanLimits
@@ -78,7 +78,7 @@ class _OpenRound:
         return True
 
     def close(self, wait_ms: int) -> PlannedRound:
-        """Carry out the moves, and return the round.
+        """Apply the moves to the layout, and return the round.
 
         Args:
             wait_ms: the time before the round.
@@ -105,7 +105,7 @@ def lanes_of(layout: Layout, replica: int, target: int) -> list[Lane]:
 
 
 class _Deletions:
-    """The replicas that have left, and when each frees the space of its directory."""
+    """The deleted replicas, and the time at which each frees its space."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -125,7 +125,7 @@ class _Deletions:
             self._pending.append((gone_ms, move.source, move.size_bytes))
 
     def wait(self, directories: Collection[int]) -> int:
-        """Let time pass until nothing that is deleted is left in directories; return it in ms."""
+        """Advance the time until deleted replicas have left these directories; return it in ms."""
         last_ms = max((ms for ms, number, _ in self._pending if number in directories), default=0)
         wait_ms = max(0, last_ms - self._now_ms)
         self._pass(wait_ms)
@@ -141,11 +141,11 @@ class _Deletions:
 
 @dataclass(slots=True)
 class RoundPlanner:
-    """Makes rounds until all moves are done.
+    """Makes rounds until all moves are arranged.
 
     Args:
         layout: the cluster before the first round; its state follows the rounds.
-        targets: the replicas that move, and where they go.
+        targets: the replicas to move, and their target directories.
         limits: of each round.
     """
 
@@ -162,7 +162,7 @@ class RoundPlanner:
         self.initial_spread = self.layout.spread()
 
     def run(self) -> None:
-        """Make the rounds; moves that are not possible and not necessary are dropped.
+        """Make the rounds; drop moves that are neither possible nor necessary.
 
         Raises:
             Infeasible: a replica cannot leave a directory that the plan empties.
@@ -199,9 +199,9 @@ class RoundPlanner:
         ]
 
     def drop_rounds_that_worsen(self) -> None:
-        """Drop the last rounds as long as the fills were closer together before them.
+        """Drop the last rounds while the spread was smaller before them.
 
-        A round that takes a replica out of a directory that the plan empties always stays.
+        A round that moves a replica out of a directory that the plan empties is always kept.
         """
         leaving = frozenset(self.layout.leaving)
         needed = [
@@ -219,7 +219,7 @@ class RoundPlanner:
         del self.rounds[best:], self.unevenness[best + 1 :]
 
     def _queues(self) -> dict[int, list[int]]:
-        """Return the replicas that move by their source, the largest ones first."""
+        """Return the replicas to move by source directory, largest first."""
         queues: dict[int, list[int]] = {}
         layout = self.layout
         for replica in sorted(self.targets, key=lambda each: (-layout.size[each], each)):
@@ -237,7 +237,7 @@ class RoundPlanner:
         return left
 
     def _freed_later(self, queues: Mapping[int, list[int]]) -> set[int]:
-        """Return the targets of moves in which deleted replicas still have space."""
+        """Return the target directories in which deleted replicas still use space."""
         waiting = (replica for queue in queues.values() for replica in queue)
         return {to for number in waiting if self.layout.deleted[to := self.targets[number]]}
 
@@ -247,7 +247,7 @@ class RoundPlanner:
     def _unblocked(
         self, queues: Mapping[int, list[int]], ceilings: Mapping[int, int]
     ) -> dict[int, list[int]]:
-        """Give one replica another target, or drop what is not necessary."""
+        """Choose another target for one replica, or drop an unnecessary move."""
         rooms = FreeSpaceIndex(self.layout, ceilings)
         waiting = [replica for queue in queues.values() for replica in queue]
         forced = [replica for replica in waiting if self._must_move(replica)]

@@ -1,9 +1,10 @@
-"""The cheapest window of fills, and the fewest bytes that any plan must move to reach it.
+"""The cheapest target range of fills, and a lower bound of the bytes to move into it.
 
-Let all final fills be between `low` and `low + spread`. Every directory above the window gives at
-least its excess, every directory below it gets at least what it lacks, and each moved byte leaves
-one directory and enters one other. So the larger of the two sums is a lower bound for this window,
-for each zone. It is a convex function of `low`; its minimum is the bound for all plans.
+Let all final fills be between `low` and `low + spread`. At least its excess must leave every
+directory above the range, and at least its deficit must enter every directory below it; each moved
+byte leaves one directory and enters one other. So in each zone the larger of the two sums is a
+lower bound for this range. It is a convex function of `low`; its minimum is the bound for all
+plans.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,14 +23,14 @@ _ROUNDING: Final = 1 - 1e-9
 
 @dataclass(frozen=True, slots=True)
 class FillWindow:
-    """The fills that a plan aims at.
+    """The target range of fills of a plan.
 
     Attributes:
         low: the lowest fill at the end.
         high: the highest fill at the end.
-        lower_bound_bytes: no plan whose final fills are as close together moves fewer bytes.
-        is_wanted_spread: False if the zones are too different for the wanted spread, or a replica
-            is too large for it; the window is wider then.
+        lower_bound_bytes: no plan with the same final spread moves fewer bytes.
+        is_wanted_spread: False if the zones differ too much for the wanted spread, or a replica is
+            too large for it; then the range is wider.
         too_large: the index of a partition whose replica is too large for a lower window.
     """
 
@@ -65,7 +66,7 @@ class ZoneFills:
         ]
 
     def given_bytes(self, high: float) -> float:
-        """Return how many bytes of movable replicas are above the fill `high`."""
+        """Return the bytes of movable replicas above the fill `high`."""
         return sum(
             min(used - high * capacity, replica_bytes)
             for used, capacity, replica_bytes, _ in self._givers
@@ -96,7 +97,7 @@ class ZoneFills:
         return _lowest(is_enough, most)
 
     def fixed_fill(self) -> float:
-        """Return the fill of the directory that other files than replicas fill most."""
+        """Return the highest fill of a directory by files that are not replicas."""
         return max(
             (
                 (used - replica_bytes) / capacity
@@ -114,13 +115,13 @@ class ZoneFills:
         return _lowest(lambda fill: self.taken_bytes(fill) >= poured_bytes, most)
 
     def drain_level(self, given_bytes: float) -> float:
-        """Return the fill down to which the fullest directories give this many bytes."""
+        """Return the fill of the fullest directories after this many bytes have left them."""
         most = max((used / capacity for used, capacity, *_ in self._givers), default=0.0)
         return _lowest(lambda fill: self.given_bytes(fill) <= given_bytes, most)
 
 
 def _lowest(is_enough: Callable[[float], bool], most: float) -> float:
-    """Return the lowest fill that is enough, if all higher ones are, too."""
+    """Return the lowest sufficient fill, by bisection: all higher fills must suffice, too."""
     begin, end = 0.0, most
     for _ in range(_STEPS):
         if end - begin <= _PRECISION:
@@ -165,11 +166,11 @@ def cheapest_window(layout: Layout, zones: Sequence[Zone], spread: float) -> Fil
 
 
 def _broker_bounds(layout: Layout) -> tuple[float, float]:
-    """Return limits of fills that follow because a broker has each partition at most once.
+    """Return limits of fills that follow from the rule of one replica of a partition per broker.
 
     Returns:
-        The fill that the emptiest directory cannot exceed, and the fill that the fullest one has
-        at least, because a broker cannot hold more and the other brokers have the rest.
+        The maximum fill of the emptiest directory, and the minimum fill of the fullest one: a
+        broker can hold only a part, and the other brokers must hold the rest.
     """
     most_bytes = sum(
         max(partition.size_bytes, default=0) for partition in layout.cluster.partitions
@@ -221,7 +222,7 @@ def _largest_fill(layout: Layout) -> tuple[float, int]:
 
 
 def _cheapest(cost: Callable[[float], float], begin: float, end: float) -> float:
-    """Return the place between two where a convex cost is lowest."""
+    """Return the argument of the minimum of a convex cost in an interval."""
     for _ in range(2 * _STEPS):
         if end - begin <= _PRECISION:
             break

@@ -12,7 +12,7 @@ class ClusterChanges:
 
     Attributes:
         added_brokers: brokers that the cluster does not have yet.
-        added_directories: of old or added brokers.
+        added_directories: directories of existing or added brokers.
         removed_brokers: ids of brokers that the plan empties.
         removed_directories: indexes into `ClusterModel.directories`, which the plan empties.
     """
@@ -24,7 +24,7 @@ class ClusterChanges:
 
 
 def changed(cluster: ClusterModel, changes: ClusterChanges) -> tuple[ClusterModel, list[int]]:
-    """Return the cluster with all additions, and the directories that are to be emptied.
+    """Return the cluster with all additions, and the directories to empty.
 
     Raises:
         ValueError: an addition exists already, or the broker of one does not or is removed; or a

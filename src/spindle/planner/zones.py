@@ -11,10 +11,10 @@ from spindle.planner.layout import Layout
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """Directories, and the bytes that must go to them.
+    """The directories of a zone, and the bytes that must move to them.
 
     Attributes:
-        directories: those that stay, in ascending order.
+        directories: the directories that the plan does not empty, in ascending order.
         forced_bytes: the replicas in directories of the zone that the plan empties.
     """
 

@@ -624,7 +624,7 @@ class Partition:
             now_ms=self._context.steady_ms(),
         )
         self._on_progress(has_moved)
-        # Other followers may have caught up while this change was under way.
+        # Other followers may have caught up while this change was in flight.
         self._maybe_expand_isr(leader)
 
     def isr_refused(self, proposal: IsrProposal, code: ErrorCode) -> None:

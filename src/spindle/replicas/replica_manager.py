@@ -557,7 +557,7 @@ class ReplicaManager:
             self._on_misplaced(partition.topic_id, partition.topic_partition.partition, actual)
 
     def assignment_acknowledged(self, topic_id: Uuid, index: int, directory_id: Uuid) -> None:
-        """Note that the controller has accepted the directory of a replica.
+        """Handle that the controller has accepted the directory of a replica.
 
         If the metadata already had it, no metadata change follows, so a move that waits for it
         continues now.

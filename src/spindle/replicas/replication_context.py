@@ -1,4 +1,4 @@
-"""What the leaders of all partitions of a broker share: broker state, a clock, the controller."""
+"""The objects that all leaders of a broker share: broker state, a clock, the controller."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

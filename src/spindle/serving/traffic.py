@@ -69,7 +69,7 @@ class Traffic:
 
 
 class TrafficSnapshot(NamedTuple):
-    """The hosted topics, whose counters go on, and the sum of deleted topics."""
+    """The hosted topics, whose counters keep counting, and the sum of deleted topics."""
 
     topics: list[tuple[str, TopicTraffic]]
     gone: TopicTraffic

@@ -155,7 +155,7 @@ class VerifiedAppends:
         if not self._adds and not partition.log.config.verifies_transactions:
             return False
         _, producer_id, producer_epoch = self._producer
-        # An append or marker may be under way. The log looks again when it appends.
+        # An append or marker may be in progress. The log checks again when it appends.
         return not partition.log.producers.has_open_transaction(producer_id, producer_epoch)
 
     def _hand_over(

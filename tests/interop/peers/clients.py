@@ -6,7 +6,7 @@ import time
 from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
 
 from peers.node import Node
 

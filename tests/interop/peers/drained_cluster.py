@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
+from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
     NewTopic,
 )
+from waiting import wait_until
 
 from peers.cluster import QUICK_FAILOVER, Cluster
 from peers.execution_process import ExecutionProcess
@@ -178,10 +178,7 @@ class DrainedCluster:
         return result
 
     def until(self, is_so: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + LIMIT_S
-        while not is_so():
-            assert time.monotonic() < deadline, what
-            time.sleep(0.1)
+        wait_until(is_so, what, limit_s=LIMIT_S)
 
     def check_directories(self) -> None:
         """Assert that an audit of all directories that are left finds no error."""

@@ -214,8 +214,8 @@ def test_built_batches_are_decoded_unchanged(
         Record(
             base_offset + index,
             record.timestamp_ms,
-            record.key,
-            record.value,
+            None if record.key is None else bytes(record.key),
+            None if record.value is None else bytes(record.value),
             list(record.headers),
             add_to_sequence(base_sequence, index) if base_sequence >= 0 else -1,
         )

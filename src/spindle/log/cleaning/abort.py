@@ -4,9 +4,9 @@
 class CleaningAbort:
     """Shared by a log and the compaction pass over it.
 
-    The directory's thread calls `abort` before it takes a file away; the pass, on a thread of its
-    own, looks at `is_aborted`. So a file that the pass misses while the signal is not set is
-    missing for another reason.
+    The directory's thread calls `abort` before it removes or renames a file; the pass runs on a
+    thread of its own and checks `is_aborted`. So if a file is missing although the signal is not
+    set, there is another reason.
     """
 
     __slots__ = ("is_aborted",)

@@ -31,10 +31,10 @@ from spindle.protocol.records.record import (
 def must_remain(
     header: BatchHeader, rules: CopyRules, last_records: Mapping[int, LastRecord]
 ) -> bool:
-    """Return whether the batch has to stay, if need be without records.
+    """Return whether the batch has to stay, if necessary without records.
 
-    The last batch of a producer keeps its sequences known (or its epoch, if that is a marker), the
-    last one of the pass keeps its last offset known.
+    The last batch of a producer preserves its sequence (its epoch, if the batch is a marker); the
+    last batch of the pass preserves the last offset.
     """
     last = last_records.get(header.producer_id) if header.has_producer_id else None
     if last is not None:
@@ -67,7 +67,7 @@ class BatchFilter:
         self._last_records = last_records
 
     def filter(self, batch: ScannedBatch) -> Bytes | None:
-        """Return what stays of a batch; None if nothing does.
+        """Return the part of a batch to keep; None if nothing is kept.
 
         Raises:
             CorruptRecords: the records do not parse, or exceed the limits of a broker.

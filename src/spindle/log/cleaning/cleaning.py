@@ -1,4 +1,4 @@
-"""Compaction: of each key only the newest record stays (KIP-58; tombstones: KIP-534).
+"""Compaction: keep only the newest record of each key (KIP-58; tombstones: KIP-534).
 
 A pass reads the dirty part of a log and notes the newest offset of each key, then writes segments
 anew, from the start of the log up to there, leaving out older records, records of aborted
@@ -96,8 +96,8 @@ def new_key_map(size: MapSize) -> KeyMap:
 class Cleaning:
     """One compaction pass over one log.
 
-    It is done in steps (`advance`), so that the caller can limit its I/O. `result` is there when it
-    is over.
+    It runs in steps (`advance`), so that the caller can limit its I/O. `result` is None until it is
+    complete.
     """
 
     def __init__(
@@ -121,13 +121,13 @@ class Cleaning:
         self._work = self._pass()
 
     def run(self) -> CleaningResult:
-        """Do the whole pass; see `advance`."""
+        """Run the whole pass; see `advance`."""
         while self.result is None:
             self.advance()
         return self.result
 
     def advance(self, most_bytes: int | None = None) -> int:
-        """Go on until about `most_bytes` are read and written, or the pass is over (`result`).
+        """Run the pass until about `most_bytes` are read and written or `result` is set.
 
         May run in any thread. Return the bytes that were read and written.
 
@@ -157,7 +157,7 @@ class Cleaning:
         raise UncleanableLog(self.plan.path, finding)
 
     def close(self) -> None:
-        """Close the files and give the memory back, if the pass is given up between two steps."""
+        """Close the files and free the memory of a pass that is abandoned between two steps."""
         self._work.close()
 
     def _raise_if_aborted(self) -> None:
@@ -165,7 +165,7 @@ class Cleaning:
             raise CleaningAborted(self.plan.path)
 
     def _pass(self) -> Generator[int, None, None]:
-        """Do the pass; yield how many bytes were read and written since the last time."""
+        """Run the pass; yield the number of bytes read and written since the previous yield."""
         plan, settings = self.plan, self.settings
         dirty = plan.dirty
         self._raise_if_aborted()
@@ -261,7 +261,7 @@ class Cleaning:
     def _note_keys(self, keys: KeyMap, batch: ScannedBatch) -> bool:
         """Note the keys of one batch; return False if the map has no room for them.
 
-        Some may be noted then. That is harmless: the records that they point to stay.
+        Some keys may be noted then, which is harmless: the records at their offsets are kept.
         """
         try:
             return self._note_keys_within(MODERATE_BYTES, keys, batch)
@@ -408,7 +408,7 @@ def _batch_at(segment: Segment, data: memoryview, at: int, position: int) -> Sca
 
 
 def _size_of_first(segment: Segment, data: bytes, position: int) -> int:
-    """Return the size of the batch that a chunk begins with and does not hold.
+    """Return the size of the first batch of a chunk that ends inside this batch.
 
     Raises:
         CorruptLog: the segment does not hold it either.

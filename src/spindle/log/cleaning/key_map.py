@@ -17,8 +17,8 @@ _BYTES_PER_KEY: Final = 160
 class MapSize(NamedTuple):
     """The limits of a key map.
 
-    `keys` is how many it could need at most, `load_factor` (0 to 1) the share of the memory that
-    may be filled.
+    `keys` is the maximum number of keys, `load_factor` (0 to 1) the share of the memory that may be
+    filled.
     """
 
     memory_bytes: int
@@ -30,9 +30,9 @@ class CopyRules(NamedTuple):
     """The rules by which a pass copies batches.
 
     Attributes:
-        known_end: keys are known below this offset; all records from here on stay.
-        round_end: the last batch before this offset stays, if need be without records.
-        now_ms: tombstones go if their delete horizon is not later.
+        known_end: the keys below this offset were read; all records from here on are kept.
+        round_end: the last batch before this offset is kept, if necessary without records.
+        now_ms: tombstones are removed if their delete horizon is not later.
         new_horizon_ms: the delete horizon of batches that have tombstones and no horizon yet.
         last_offsets: the last data offset of each producer, ascending.
         index_interval_bytes: the bytes between two entries of the index.
@@ -47,7 +47,7 @@ class CopyRules(NamedTuple):
 
 
 class FilteredRecords(NamedTuple):
-    """The uncompressed records of a batch that stay, encoded; empty if all or none stay.
+    """The kept uncompressed records of a batch, encoded; empty if all or none are kept.
 
     `data` is overwritten by the next call of `filter_records`.
     """
@@ -63,8 +63,9 @@ class FilteredRecords(NamedTuple):
 class CopiedBatches(NamedTuple):
     """The copies of a chunk's batches.
 
-    `next_position` is that of the first batch in the chunk that was left to the caller.
-    `data` is overwritten by the next copy. The index points count from the beginning of `data`.
+    `next_position` is the position of the first batch in the chunk that was not copied. `data` is
+    overwritten by the next copy. Positions of the index points are relative to the beginning of
+    `data`.
     """
 
     next_position: int
@@ -76,12 +77,12 @@ class CopiedBatches(NamedTuple):
 
 
 class BatchCopier(Protocol):
-    """Copies what stays of whole batches."""
+    """Copies the kept records of whole batches."""
 
     def copy(self, data: bytes, at: int, progress: IndexProgress) -> CopiedBatches:
-        """Copy what stays of the batches from position `at` on, up to one that it cannot handle.
+        """Copy the kept records of batches from position `at`, up to a batch that it cannot handle.
 
-        `progress` is that of the segment which the copies are appended to.
+        `progress` is the index progress of the segment to which the copies are appended.
         """
         ...
 
@@ -89,8 +90,8 @@ class BatchCopier(Protocol):
 class KeyMap(Protocol):
     """Notes keys, and finds the records whose key has no later one.
 
-    The methods that work on many records at once give up in front of what they cannot handle; then
-    the caller reads the records and uses `put` and `newest_offset`.
+    The methods for many records at once stop before a batch that they cannot handle. The caller
+    then reads the records and uses `put` and `newest_offset`.
     """
 
     @property
@@ -132,11 +133,11 @@ class KeyMap(Protocol):
         ...
 
     def copier(self, rules: CopyRules, chunk_bytes: int) -> BatchCopier | None:
-        """Return what copies whole batches from chunks of that size; None if nothing does."""
+        """Return a copier of whole batches from chunks of that size; None if there is none."""
         ...
 
     def close(self) -> None:
-        """Give the memory back. The map is not used any more."""
+        """Free the memory. The map must not be used afterwards."""
         ...
 
 

@@ -256,19 +256,19 @@ class NativeKeyMap:
         return position, walk.mapped_end
 
     def copier(self, rules: CopyRules, chunk_bytes: int) -> "NativeCopier":
-        """Return what copies whole, plain batches."""
+        """Return a copier of whole, plain batches."""
         assert self._map is not None
         return NativeCopier(self._library, self._map, rules, chunk_bytes)
 
     def close(self) -> None:
-        """Give the memory back. The map and its copiers are not used any more."""
+        """Free the memory. The map and its copiers must not be used afterwards."""
         if self._map is not None:
             self._library.spindle_map_free(self._map)
             self._map = None
 
 
 class NativeCopier:
-    """Copies what stays of plain batches: uncompressed ones outside of transactions."""
+    """Copies the kept records of plain batches: uncompressed, and outside of transactions."""
 
     __slots__ = ("_is_kept", "_last", "_library", "_map", "_out", "_points", "_walk")
 
@@ -295,7 +295,7 @@ class NativeCopier:
         )
 
     def copy(self, data: bytes, at: int, progress: IndexProgress) -> CopiedBatches:
-        """Copy what stays of the batches from position `at` on; see `BatchCopier`."""
+        """Copy the kept records of batches from position `at`; see `BatchCopier`."""
         walk = self._walk
         walk.max_timestamp, walk.max_timestamp_offset, walk.bytes_since_point = progress
         walk.records_read = walk.records_kept = 0

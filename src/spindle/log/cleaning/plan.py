@@ -1,7 +1,7 @@
-"""Which logs are due for compaction, and which part of a log a pass may read (KIP-58, KIP-354).
+"""Decide which logs are due for compaction, and which part a pass may read (KIP-58, KIP-354).
 
-The dirty part of a log runs from where the last cleaning ended to the first record that must stay
-as it is: in the active segment, in an open transaction, or younger than `min.compaction.lag.ms`.
+The dirty part of a log extends from the end of the last cleaning to the first record that must not
+be changed: in the active segment, in an open transaction, or younger than `min.compaction.lag.ms`.
 """
 
 from typing import NamedTuple
@@ -49,7 +49,7 @@ class LastRecord(NamedTuple):
 
 
 class CleaningPlan(NamedTuple):
-    """Everything that a pass needs to know of a log, so that it can run in another thread.
+    """The facts about a log that a pass needs to run in another thread.
 
     `config` are the topic's settings when the pass began; a change counts for the next pass.
     """
@@ -90,7 +90,7 @@ def dirty_range(log: Log, cleaner_offset: int | None, now_ms: int) -> DirtyRange
 
 
 def _first_uncleanable_offset(log: Log, first_dirty: int, now_ms: int) -> int:
-    """Return the base offset of the first segment that stays as it is."""
+    """Return the base offset of the first segment that must not be changed."""
     end = min(log.last_stable_offset, log.segments.active.base_offset)
     lag_ms = log.config.min_compaction_lag_ms
     base_offset = log.segments.first.base_offset
@@ -115,10 +115,10 @@ def is_due(log: Log, dirty: DirtyRange) -> bool:
 
 
 def plan_cleaning(log: Log, dirty: DirtyRange) -> CleaningPlan:
-    """Collect what a pass over that range needs, and begin it: see `Log.begin_cleaning`.
+    """Collect the input of a pass over that range, and begin it: see `Log.begin_cleaning`.
 
-    Flush the log first: otherwise a power failure could take a record for whose sake an older one
-    of the same key was removed.
+    Flush the log first: otherwise a power failure could lose a record after older ones of its key
+    were removed.
     """
     log.flush()
     sources = []

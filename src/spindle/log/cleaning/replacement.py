@@ -1,4 +1,4 @@
-"""The exchange of segments for the compacted ones that were made from them.
+"""Replace segments by the compacted ones that were made from them.
 
 A kill or a power failure is safe at every point. A load completes the exchange of the new segments
 whose files are all called `.swap`, up to the first one that still has a `.cleaned` file, and undoes
@@ -21,7 +21,7 @@ def put_in_place(result: CleaningResult, now_ms: int) -> bool:
 
     Returns:
         False if the log was truncated, renamed or deleted since the plan was made: the result is
-        of no use then, and its files have to be removed.
+        then useless, and its files have to be removed.
     """
     log = result.plan.log
     log.end_cleaning()

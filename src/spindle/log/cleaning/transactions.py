@@ -1,7 +1,7 @@
-"""The transactions that compaction meets while it reads batches in order (KIP-98).
+"""The transactions of the batches that compaction reads in order (KIP-98).
 
 Remove the records of aborted transactions. Keep a transaction's marker as long as one of its
-batches was read before it; a marker without batches may go after its delete horizon.
+batches was read before it; a marker without batches may be removed after its delete horizon.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
-"""The files of a log directory but the segments: their names, and bytes to values and back.
+"""The files of a log directory other than segments: their names, decoding and encoding.
 
-The log, the pipeline and `dump-log` use these modules, so that each format stands once.
+The log, the pipeline, the audit and `dump-log` share these modules, so that each format is
+implemented once.
 """

@@ -1,7 +1,7 @@
 """`spindle-log-dirs.json`: log directories that were added or retired while the broker ran.
 
 The file is in the metadata log directory. The property file may belong to another program, so
-Spindle does not change it, and remembers the difference. A start merges both.
+Spindle does not change it, but stores the difference here. A start merges both.
 """
 
 import json
@@ -34,7 +34,7 @@ class ChangedLogDirs(NamedTuple):
         return ChangedLogDirs(added, (*retired, path) if path in configured else retired)
 
     def settled(self, configured: Sequence[str]) -> "ChangedLogDirs":
-        """Return what still differs, now that the property file may have been changed."""
+        """Return the remaining difference to a property file that may have been changed."""
         return ChangedLogDirs(
             tuple(path for path in self.added if path not in configured),
             tuple(path for path in self.retired if path in configured),
@@ -47,7 +47,7 @@ class ChangedLogDirs(NamedTuple):
 
 
 def read_changed_log_dirs(file_system: FileSystem, metadata_log_dir: str) -> ChangedLogDirs:
-    """Return the remembered difference; none if there is no file.
+    """Return the stored difference; an empty one without a file.
 
     Raises:
         ConfigError: the file cannot be understood.
@@ -81,7 +81,7 @@ def read_changed_log_dirs(file_system: FileSystem, metadata_log_dir: str) -> Cha
 def write_changed_log_dirs(
     file_system: FileSystem, metadata_log_dir: str, changed: ChangedLogDirs
 ) -> None:
-    """Remember the difference; OSError if the disk refuses."""
+    """Store the difference; OSError if the disk refuses."""
     content = {"version": _VERSION, "added": changed.added, "retired": changed.retired}
     path = f"{metadata_log_dir.rstrip('/')}/{CHANGED_LOG_DIRS}"
     file_system.write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())

@@ -1,8 +1,8 @@
 """Offset checkpoint files in the root of a log directory: one offset per partition.
 
-Files appear only complete. An empty file, as a fresh directory has it, holds no entries. Three of
-the four files only save work: a start without them reads more, and finds the same records. A
-malformed one of these is written anew. (Kafka takes the directory offline.) Without the file of
+Files are replaced atomically. An empty file, as in a fresh directory, holds no entries. Three of
+the four files only save work: a start without them reads more, with the same result. A malformed
+one of these is rewritten. (Kafka takes the directory offline.) Without the file of
 log starts, records that were deleted would return, so a malformed one does take the directory
 offline.
 """
@@ -24,7 +24,7 @@ LOSSLESS: Final = {
     HIGH_WATERMARKS: "high watermarks begin at the log starts",
     CLEANER_OFFSETS: "compaction begins at the log starts",
 }
-"""Checkpoints whose entries may be absent, and what a start does without them."""
+"""Checkpoints whose entries may be absent, and the consequence for a start."""
 OFFSET_CHECKPOINTS: Final = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS)
 
 _VERSION: Final = "0"
@@ -41,7 +41,7 @@ def checkpoint_lines(path: str, content: bytes) -> list[str]:
     """Return the entries of a checkpoint file.
 
     Raises:
-        CorruptLog: another version, or another count than the file says.
+        CorruptLog: an unknown version, or another count of entries than the file states.
     """
     try:
         lines = content.decode().split("\n")

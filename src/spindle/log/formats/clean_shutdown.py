@@ -1,7 +1,7 @@
-"""`.kafka_cleanshutdown`: says that all logs of a directory were closed.
+"""`.kafka_cleanshutdown`: the mark of a directory whose logs were all closed.
 
-The file holds the broker epoch of that run (KIP-966), from which the controller knows that the
-broker has everything that it acknowledged. Loading removes the file first: a crash after it must
+The file holds the broker epoch of that run (KIP-966), by which the controller verifies that the
+broker has all records that it acknowledged. Loading removes the file first: a crash after it must
 not look like a clean shutdown.
 """
 
@@ -38,8 +38,8 @@ def read_clean_shutdown(file_system: FileSystem, directory: str) -> int | None:
 def remove_clean_shutdown(file_system: FileSystem, directory: str) -> bool:
     """Remove the file; return whether there was one.
 
-    It is gone from the device when this returns: if a power failure brought it back, the next load
-    would trust files that were not closed.
+    The removal is on the device when this returns: if a power failure brought it back, the next
+    load would trust files that were not closed.
     """
     path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
     if not file_system.exists(path):

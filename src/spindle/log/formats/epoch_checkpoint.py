@@ -8,7 +8,7 @@ from spindle.common.errors import CorruptLog
 from spindle.log.formats.checkpoints import checkpoint_content, checkpoint_lines
 
 _BEGINNING: Final = re.compile(rb"0(?:\n(?:(\d+)(\n(?:\d+ \d+\n)*(?:\d+(?: \d*)?)?)?)?)?")
-"""Any beginning of a file: the count of its entries, and the entries as far as they are there."""
+"""A file or any prefix of it: the count of entries, and the entries."""
 
 
 def encode_epoch_checkpoint(entries: Iterable[tuple[int, int]]) -> bytes:
@@ -19,13 +19,13 @@ def encode_epoch_checkpoint(entries: Iterable[tuple[int, int]]) -> bytes:
 def decode_epoch_checkpoint(path: str, content: bytes) -> list[tuple[int, int]]:
     """Return the (epoch, start offset) entries of a file, in its order.
 
-    A file without its end, which a power failure may leave, has none. The first entry is on the
+    A file that a power failure has cut off has no entries. The first entry is on the
     device before the first record is written, and later ones are in the batches, too.
 
     Raises:
         CorruptLog: the file is malformed.
     """
-    # A power failure may leave zeros at the end of a file that was never brought to the device.
+    # A power failure may leave zeros at the end of a file that was never synced.
     content = content.rstrip(b"\0")
     if not content or _is_torn(content):
         return []

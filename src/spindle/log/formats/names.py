@@ -23,7 +23,7 @@ REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 LOST_AND_FOUND: Final = "lost+found"
 """A directory at the root of every ext4 file system, where operators mount log directories."""
 PASSED_OVER: Final = (REMOTE_INDEX_CACHE, LOST_AND_FOUND)
-"""Directories of a log directory that belong to no partition, and are left alone."""
+"""Subdirectories of a log directory that belong to no partition and are ignored."""
 
 MAX_NAME_BYTES: Final = 255
 _OFFSET_DIGITS: Final = 20
@@ -57,7 +57,7 @@ def current_directory(topic_partition: TopicPartition) -> str:
 
 
 def future_directory(topic_partition: TopicPartition, unique: Uuid) -> str:
-    """Return the directory name of a future log, which will replace the current one.
+    """Return the directory name of a future log, which will replace the current log.
 
     Raises:
         ValueError: the name has more than 255 characters.
@@ -71,7 +71,7 @@ def future_directory(topic_partition: TopicPartition, unique: Uuid) -> str:
 
 
 def deleted_directory(topic_partition: TopicPartition, unique: Uuid) -> str:
-    """Return the directory name of a log that waits for its deletion."""
+    """Return the directory name of a log that is scheduled for deletion."""
     return _cut_to_fit(topic_partition, f".{unique.hex()}-delete")
 
 

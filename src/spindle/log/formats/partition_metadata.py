@@ -32,12 +32,11 @@ def write_partition_metadata(
 def read_partition_metadata(
     file_system: FileSystem, directory: str, *, may_be_torn: bool = False
 ) -> Uuid | None:
-    """Return the topic id, or None if there is no file or an empty one (such a directory is a
-    stray).
+    """Return the topic id; None without a file or with an empty one (a stray directory).
 
     Args:
-        may_be_torn: the log has no data. A power failure may then have left any beginning of the
-            file, or zeros, which count as an empty file.
+        may_be_torn: the log has no data. A power failure may then have left a prefix of the file,
+            or zeros, which count as an empty file.
 
     Raises:
         CorruptLog: the file does not parse, is of a newer version, or holds the zero id.
@@ -62,7 +61,7 @@ def read_partition_metadata(
 
 
 def _is_torn(content: bytes) -> bool:
-    """Return whether this is the beginning of a file, perhaps with zeros in place of the rest."""
+    """Return whether this is a prefix of a valid file, possibly padded with zeros."""
     text = content.rstrip(b"\0").decode(errors="replace")
     return len(text) < len(_HEAD) + _ID_CHARACTERS and text[: len(_HEAD)] == _HEAD[: len(text)]
 

@@ -15,8 +15,8 @@ ENTRY_BYTES: Final = _ENTRY.size
 class AbortedTransaction(NamedTuple):
     """A transaction whose records a read-committed consumer must not see; offsets are inclusive.
 
-    `last_offset` is that of its marker; `last_stable_offset` is what the log's last stable offset
-    became when the marker was written.
+    `last_offset` is the offset of its marker; `last_stable_offset` is the log's last stable offset
+    after the marker was written.
     """
 
     producer_id: int

@@ -1,1 +1,1 @@
-"""Idempotent and transactional producers of one partition: what a log knows of them."""
+"""The state of the idempotent and transactional producers of one partition."""

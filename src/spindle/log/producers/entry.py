@@ -1,7 +1,7 @@
 """The state of one idempotent producer in a partition (KIP-98, KIP-360).
 
 A client may have five batches in flight, so the last five are kept: a batch that is sent again is
-recognised and answered with the offsets that it has.
+recognised, and its existing offsets are returned.
 """
 
 from typing import Final, NamedTuple
@@ -72,9 +72,7 @@ class ProducerStateEntry:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     def duplicate_of(self, header: BatchHeader) -> BatchMetadata | None:
-        """Return the batch appended earlier with the same epoch and sequences, if it is still
-        known.
-        """
+        """Return the same batch (epoch, sequences) if it is among the last five; else None."""
         if header.producer_epoch != self.producer_epoch:
             return None
         last_sequence = header.last_sequence

@@ -1,6 +1,6 @@
 """The producers of one partition: their last batches, and the open transactions (KIP-98).
 
-The state follows from the log. It is stored at the start of each segment and when the log is
+The state is derived from the log. It is stored at the start of each segment and when the log is
 closed; loading takes the newest snapshot and replays the records after it.
 """
 
@@ -53,7 +53,7 @@ class ProducerState:
         self._unreplicated: dict[int, CompletedTransaction] = {}
         """First offset -> transaction whose marker the high watermark has not passed."""
         self._verifications: dict[int, VerificationGuard] = {}
-        """Producer id -> verification under way; never stored."""
+        """Producer id -> verification in progress; never stored."""
         self._snapshots: list[int] = []
         self.map_end_offset = 0
 
@@ -84,8 +84,8 @@ class ProducerState:
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
         """Return the last stable offset after `completed` has ended and is replicated.
 
-        Transactions that begin behind its marker do not count. A follower that appends several
-        batches at once knows them already.
+        Transactions that begin after its marker are ignored; a follower that appends several
+        batches at once has them already.
         """
         behind_marker = completed.last_offset + 1
         for first_offset, producer_id in self._ongoing.items():
@@ -147,7 +147,7 @@ class ProducerState:
         return known
 
     def verification_of(self, producer_id: int) -> VerificationGuard | None:
-        """Return the verification under way of a producer."""
+        """Return the verification in progress of a producer."""
         return self._verifications.get(producer_id)
 
     def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
@@ -163,7 +163,7 @@ class ProducerState:
     # Changing it.
 
     def prepare(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
-        """Begin the changes that an append makes for a producer."""
+        """Start collecting the changes of an append to a producer's state."""
         before = self._producers.get(producer_id)
         verification = self._verifications.get(producer_id)
         return ProducerAppendInfo(producer_id, before, origin, self._where, verification)
@@ -234,9 +234,9 @@ class ProducerState:
             return None
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that wrote nothing for so long and have no open transaction.
+        """Remove producers without an open transaction that have been idle for this time.
 
-        Forget verifications that have been under way for so long as well.
+        Remove verifications that have been in progress for this time.
         """
         expired = [
             producer_id
@@ -263,7 +263,7 @@ class ProducerState:
     def adopt_state(self, other: "ProducerState") -> None:
         """Become equal to the state of another copy of the log, whose log ends at the same offset.
 
-        That copy may remember producers whose records were deleted since.
+        That copy may have producers whose records were deleted since.
         """
         self._producers = dict(other._producers)
         self._ongoing = dict(other._ongoing)
@@ -298,7 +298,7 @@ class ProducerState:
         insort(self._snapshots, offset)
 
     def reload(self, log_start_offset: int, end_offset: int, now_ms: int, expiry_ms: int) -> None:
-        """Go back to the newest snapshot at or before `end_offset`, dropping those out of range.
+        """Load the newest snapshot at or before `end_offset`; drop snapshots out of range.
 
         Afterwards `map_end_offset` says from where the log has to be replayed.
         """

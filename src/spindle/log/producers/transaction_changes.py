@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 def find_duplicate(
     producers: ProducerState, found: Sequence[tuple[int, BatchHeader]]
 ) -> tuple[BatchMetadata, BatchHeader] | None:
-    """Return (the earlier batch, the present one) of the first batch that is in the log already."""
+    """Return (earlier batch, this batch) for the first batch that is already in the log."""
     for _, header in found:
         if header.producer_id < 0:
             continue
@@ -91,7 +91,7 @@ def _check_verified(
 def replay_producers(segments: Segments, producers: ProducerState, end_offset: int) -> None:
     """Bring the state from its `map_end_offset` to `end_offset` by reading the batches between.
 
-    The producers behind damage in a segment stay unknown, up to the next segment.
+    Batches after damage in a segment are skipped, up to the next segment.
     """
     start_offset = producers.map_end_offset
     if start_offset < end_offset:

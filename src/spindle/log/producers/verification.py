@@ -1,21 +1,21 @@
 """The verification of a transaction before its first records in a partition (KIP-890).
 
 The leader asks the transaction's coordinator whether the partition belongs to the transaction. A
-late answer must not let records into the next transaction of that producer. So the leader keeps a
-`VerificationGuard` from the question until the first records or a marker are appended, and records
-of a transaction that is not open in the partition need the `VerificationGuard` that is then in
-force.
+late response must not admit records to the producer's next transaction. So the leader keeps a
+`VerificationGuard` from the request until the first records or a marker are appended, and records
+of a transaction that is not open in the partition need the current `VerificationGuard`.
 """
 
 from typing import Final, NamedTuple
 
 
 class VerificationGuard:
-    """A verification under way; its identity is the guard.
+    """A verification in progress; its identity is the guard.
 
     Attributes:
         begun_ms: when it began, on the wall clock.
-        lowest_sequence: the lowest first sequence of `producer_epoch` that was asked for. Batches
+        lowest_sequence: the lowest first sequence of `producer_epoch` for which verification was
+        requested. Batches
             with a higher one are refused until it is appended, so that a batch whose verification
             fails can be sent again.
         adds_partitions: the partition is added implicitly, by a producer whose sequences begin at 0
@@ -33,7 +33,7 @@ class VerificationGuard:
         self.adds_partitions = adds_partitions
 
     def note(self, sequence: int, producer_epoch: int) -> None:
-        """Note that another batch needs the verification."""
+        """Record that another batch needs the verification."""
         if producer_epoch > self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.lowest_sequence = sequence
@@ -42,7 +42,7 @@ class VerificationGuard:
 
 
 class TransactionContext(NamedTuple):
-    """The knowledge of the leader about a transactional append beside its records.
+    """The leader's information about a transactional append beside its records.
 
     Attributes:
         verification: the verification that the coordinator has confirmed.

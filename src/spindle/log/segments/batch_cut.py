@@ -1,4 +1,4 @@
-"""How much of a read is whole batches."""
+"""Cut the bytes of a read at the end of the last whole batch."""
 
 from struct import Struct
 from typing import Final, NamedTuple
@@ -10,7 +10,7 @@ _OFFSET_AND_LENGTH: Final = Struct(">qi")
 
 
 class WholeBatches(NamedTuple):
-    """Where the whole batches end, and where the last of them begins, with its base offset."""
+    """The end of the whole batches, and the start and base offset of the last one."""
 
     end: int
     last: int
@@ -18,10 +18,10 @@ class WholeBatches(NamedTuple):
 
 
 def cut_at_batch(data: memoryview, end_offset: int) -> WholeBatches:
-    """Return how much of `data` is whole batches below `end_offset`.
+    """Return the part of `data` that consists of whole batches below `end_offset`.
 
-    The caller guarantees that the first batch is whole and below `end_offset`. Batches before a
-    length that none can have are returned, so that readers get as far as the damage.
+    The caller guarantees that the first batch is whole and below `end_offset`. If a length is
+    impossible, the batches before it are returned, so that readers get as far as the damage.
 
     Raises:
         CorruptRecords: the first bytes are not a batch.

@@ -1,4 +1,4 @@
-"""A range of a segment's file that is sent as a part of an answer, without being read."""
+"""A range of a segment's file that is sent in a response without being read."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ from spindle.log.open_files import FileHandles
 
 
 class RangeLost(Exception):
-    """The file range can no longer be read: its bytes were cut from the log, or too many
-    files were open.
+    """The file range can no longer be read: its bytes were cut from the log, or too many files were
+    open.
     """
 
 
@@ -17,8 +17,8 @@ class FileRange:
     """Whole batches in a file, for the thread of the log directory.
 
     Only that thread cuts, renames and removes files, so the range cannot change within the job that
-    made it. `pin` it to use it in later jobs: the file then stays open until `unpin`, whatever
-    happens to its name, and a range that was cut meanwhile is `RangeLost`.
+    made it. `pin` it to use it in later jobs: the file then stays open until `unpin`, even if it is
+    renamed or removed, and a range that was truncated meanwhile raises `RangeLost`.
 
     Attributes:
         position: of the first byte in the file.
@@ -52,7 +52,7 @@ class FileRange:
             self._file = self._handles.pin(self._path)
 
     def unpin(self) -> None:
-        """End `pin`; the range must not be used any more."""
+        """End `pin`; the range must not be used afterwards."""
         if self._file is not None:
             self._handles.drop(self._file)
 

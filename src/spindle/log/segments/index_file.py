@@ -2,7 +2,7 @@
 
 The index of the segment that is written to has its full size from the start, with zeros after the
 last entry; it is cut to its entries when the segment is rolled or closed. So the size of a file
-that was not closed says nothing, and such an index is rebuilt.
+that was not closed is meaningless, and such an index is rebuilt.
 
 An index that was loaded grows to its full size with its first new entry.
 """
@@ -48,11 +48,11 @@ class IndexFile:
         self.limit(max_bytes)
 
     def limit(self, max_bytes: int) -> None:
-        """Use this full size from now on. A file that has its full size keeps it."""
+        """Use this full size from now on. A file that already has its full size keeps it."""
         self.max_entries = max(1, max_bytes // self._entry.size)
 
     def use(self, handles: FileHandles) -> None:
-        """Go on with other open files."""
+        """Use another cache of open files."""
         self._handles = handles
 
     def create(self) -> None:
@@ -66,7 +66,7 @@ class IndexFile:
         self._is_dirty = True
 
     def open_trimmed(self, size_bytes: int) -> bool:
-        """Take the entries of a file that was closed; False if its size fits no whole entries."""
+        """Load the entries of a closed file; return False if its size is invalid."""
         self.count, rest = divmod(size_bytes, self._entry.size)
         self._has_full_size = False
         return rest == 0
@@ -84,7 +84,7 @@ class IndexFile:
         """Add an entry; the caller keeps to `max_entries` and to the order.
 
         Args:
-            is_final: no other will follow, so the file need not grow to its full size.
+            is_final: no other entry will follow, so the file need not grow to its full size.
         """
         file = self._handles.get(self.path, create=True)
         if not self._has_full_size and not is_final:
@@ -122,9 +122,7 @@ class IndexFile:
             self._is_dirty = False
 
     def floor(self, number: int) -> int:
-        """Return the index of the last entry whose leading number is <= `number`; -1 if there is
-        none.
-        """
+        """Return the index of the last entry whose leading number is <= `number`; else -1."""
         return self._search(number, 0)[0]
 
     def floor_entry(self, number: int, at: int = 0) -> tuple[int, ...] | None:

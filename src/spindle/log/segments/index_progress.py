@@ -15,7 +15,7 @@ class IndexPoint(NamedTuple):
 
 
 class IndexProgress(NamedTuple):
-    """The state that decides about the next index entries of a segment."""
+    """The state that decides when a segment gets its next index entries."""
 
     max_timestamp: int
     max_timestamp_offset: int

@@ -1,8 +1,8 @@
 """Finding records by their timestamps (ListOffsets).
 
-Batch headers say where the record may be, only decoded records say where it is, and clients write
-both. So a search is done in steps: `advance` runs on the directory's thread, reads a limited number
-of headers and decodes small batches; `decode` unpacks any other batch and needs no file.
+Batch headers show which batch may have the record; only decoding finds it. Clients write both. So a
+search is done in steps: `advance` runs on the directory's thread, reads a limited number of headers
+and decodes small batches; `decode` unpacks any other batch and needs no file.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,14 @@ from spindle.protocol.records.record import (
 )
 
 MAX_DECODED_BATCHES: Final = 8
-"""The most batches that one search decodes. A batch of an honest client has a record with the
-timestamp of its header, so one batch is enough, or two if the log begins inside the first."""
+"""Maximum number of batches that one search decodes. In a correct batch a record has the timestamp
+of the header, so one batch is enough, or two if the log begins inside the first."""
 MAX_SEARCHED_RECORDS: Final = 1_000_000
-"""The most records of a batch that is searched, which takes half a second of another thread."""
+"""Maximum number of records in a batch that is searched; it takes half a second on another
+thread."""
 MAX_HEADERS_PER_STEP: Final = 2_000
 SMALL_BATCH_BYTES: Final = 64 * 1024
-"""A batch that unpacks to at most this is decoded on the directory's thread."""
+"""A batch of at most this decompressed size is decoded on the directory's thread."""
 
 
 class TimestampOffset(NamedTuple):

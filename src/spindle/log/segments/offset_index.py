@@ -33,7 +33,7 @@ class OffsetIndex:
         self.last = OffsetPosition(base_offset, 0)
 
     def create(self) -> None:
-        """Make the file, empty, in its full size."""
+        """Create the file with its full size and no entries."""
         self.file.create()
         self.last = OffsetPosition(self.base_offset, 0)
 
@@ -43,7 +43,7 @@ class OffsetIndex:
         self.last = OffsetPosition(self.base_offset, 0)
 
     def open_trimmed(self, size_bytes: int, segment_bytes: int) -> bool:
-        """Open a closed file; return False if its entries cannot be right and must be rebuilt."""
+        """Open a closed file; return False if its entries are invalid and must be rebuilt."""
         if not self.file.open_trimmed(size_bytes):
             return False
         self._read_last()
@@ -57,14 +57,14 @@ class OffsetIndex:
         self.last = OffsetPosition(last_offset, position)
 
     def lookup(self, offset: int) -> int:
-        """Return a position at or before the batch with `offset`, as near as the index knows."""
+        """Return the nearest indexed position at or before the batch with `offset`."""
         if offset >= self.last.offset:
             return self.last.position
         entry = self.file.floor_entry(offset - self.base_offset)
         return 0 if entry is None else entry[1]
 
     def batch_before(self, position: int) -> int:
-        """Return where a batch starts at or before `position`, as near as the index knows."""
+        """Return the nearest indexed start of a batch at or before `position`."""
         if position >= self.last.position:
             return self.last.position
         entry = self.file.floor_entry(position, OFFSET_ENTRY_KEY.size)

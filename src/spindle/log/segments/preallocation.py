@@ -39,12 +39,12 @@ class Preallocation:
         self._is_reserved = size_bytes > handles.reserved.least_volume_bytes
 
     def give_back(self, handles: FileHandles, path: str, size_bytes: int) -> None:
-        """Give back the space that is reserved behind the file, which has this size."""
+        """Release the space that is reserved after the end of the file, at this size."""
         if self._is_reserved:
             handles.get(path).truncate(size_bytes)
             handles.reserved.forget(path)
             self._is_reserved = False
 
     def given_back(self) -> None:
-        """Note that the file was cut, which gives its reserved space back."""
+        """Record that the file was truncated, which has released its reserved space."""
         self._is_reserved = False

@@ -4,8 +4,8 @@
 class ReadPositions:
     """The start and the end of the last read of a segment.
 
-    The next read mostly begins at one of them: the same reader goes on at the end, and another
-    reader of the same records begins at the start. Such a read needs no look into the index.
+    The next read mostly begins at one of them: the same reader continues at the end, and another
+    reader of the same records begins at the start. Such a read needs no index look-up.
     """
 
     __slots__ = ("_end_offset", "_end_position", "_start_offset", "_start_position")
@@ -19,14 +19,12 @@ class ReadPositions:
         self._start_position = self._end_position = 0
 
     def at(self, offset: int) -> int | None:
-        """Return the position of the batch with `offset`; None if no read has begun or ended
-        there.
-        """
+        """Return the position of the batch with `offset`, if a read began or ended there."""
         if offset == self._end_offset:
             return self._end_position
         return self._start_position if offset == self._start_offset else None
 
     def note(self, offset: int, position: int, end_offset: int, end_position: int) -> None:
-        """Remember a read: the offset that was asked for, the next one, and their positions."""
+        """Store a read: its offset, the offset after it, and both positions."""
         self._start_offset, self._start_position = offset, position
         self._end_offset, self._end_position = end_offset, end_position

@@ -1,4 +1,4 @@
-"""Which segments a log may drop: too old, beyond the size limit, or below the log start."""
+"""Select the segments to delete: too old, beyond the size limit, or below the log start."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -21,10 +21,10 @@ def deletable_segments(
     high_watermark: int,
     only_below_start: bool = False,
 ) -> list[Segment]:
-    """Return the oldest segments that retention lets go, in order; perhaps all of them.
+    """Return the oldest segments that retention deletes, in order; perhaps all of them.
 
-    Only what lies below the high watermark may go. A topic that is compacted but not deleted, and a
-    log with `only_below_start`, loses only what is below its log start.
+    Only segments below the high watermark may be deleted. A topic that is compacted but not
+    deleted, and a log with `only_below_start`, loses only what is below its log start.
     """
     doomed = 0
     for predicate in _predicates(segments, log_start_offset, config, now_ms, only_below_start):

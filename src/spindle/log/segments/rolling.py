@@ -39,7 +39,7 @@ def must_roll(
 
 
 def _jitter_ms(segment: Segment, config: LogConfig) -> int:
-    """Return how much earlier than `segment.ms` this segment is closed.
+    """Return the time in ms by which this segment is closed earlier than `segment.ms`.
 
     The amount is spread evenly over 0 to `segment.jitter.ms`, by a hash of the segment's path.
     """

@@ -1,7 +1,7 @@
 """One segment of a log: the file of batches and its indexes.
 
-A segment knows bytes and offsets; what an append means for epochs and producers the log decides.
-Reads take one stretch of bytes beginning at the nearest indexed position and cut it at batches.
+A segment handles bytes and offsets; the log handles epochs and producers. A read gets one range of
+bytes from the nearest indexed position, and is cut at batch boundaries.
 """
 
 import logging
@@ -51,7 +51,7 @@ SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACT
 
 
 class ScannedBatch(NamedTuple):
-    """A whole batch met on a scan: where it starts in the file, its header and its bytes."""
+    """A whole batch of a scan: its position in the file, its header and its bytes."""
 
     position: int
     header: BatchHeader
@@ -62,9 +62,9 @@ class Segment:
     """The files of one segment.
 
     `max_timestamp` is the largest timestamp of its batches (-1: none), `max_timestamp_offset` the
-    last offset of the batch that has it. `roll_timestamp` is that of the first batch, None as long
-    as it was not looked at, -1 if the segment is empty or its first batch has no timestamp. `cuts`
-    has the size after each truncation, for the ranges that are on their way to clients.
+    last offset of the batch that has it. `roll_timestamp` is the timestamp of the first batch: None
+    until it is read, -1 if the segment is empty or the batch has no timestamp. `cuts` has the size
+    after each truncation, for the file ranges that are being sent to clients.
     """
 
     __slots__ = (
@@ -126,7 +126,7 @@ class Segment:
     # Life of the files.
 
     def create(self) -> None:
-        """Make the files of an empty segment that will be written to."""
+        """Create the files of an empty active segment."""
         file = self._handles.get(self.path, create=True)
         if file.size():
             file.truncate(0)
@@ -135,13 +135,13 @@ class Segment:
         self.time_index.create()
 
     def open(self, sizes: dict[str, int]) -> bool:
-        """Take the files of a closed segment.
+        """Load the files of a closed segment.
 
         Args:
             sizes: bytes of the segment's files by suffix; a missing index is absent.
 
         Returns:
-            False if an index is missing or cannot be right: then `recover` must follow.
+            False if an index is missing or invalid: then `recover` must follow.
         """
         self.size_bytes = sizes[LOG_SUFFIX]
         self.roll_timestamp = None if self.size_bytes else NO_TIMESTAMP
@@ -160,7 +160,7 @@ class Segment:
     def reset_indexes(self) -> None:
         """Drop all index entries; `note_batch` for each batch builds them again.
 
-        That is done where an earlier run ended badly, so its data may not be on the device either.
+        It is called after an unclean stop, when the data may not be on the device either.
         """
         self._is_dirty = True
         self.offset_index.reset()
@@ -182,9 +182,7 @@ class Segment:
             self.roll_timestamp = NO_TIMESTAMP
 
     def become_inactive(self) -> None:
-        """Write the last time index entry, cut the indexes to their entries, give back the space
-        that is reserved behind the data.
-        """
+        """Write the last time index entry, trim the indexes, and release reserved space."""
         self.time_index.append_if_later(
             self.max_timestamp, self.max_timestamp_offset, is_final=True
         )
@@ -197,7 +195,7 @@ class Segment:
         self._space.give_back(self._handles, self.path, self.size_bytes)
 
     def suspect_reserved_space(self) -> None:
-        """Let `become_inactive` give back what a run that was killed may have reserved."""
+        """Make `become_inactive` release space that a killed process may have reserved."""
         self._space.assume_preallocated(self._handles, self.size_bytes)
 
     def sync(self) -> None:
@@ -210,9 +208,7 @@ class Segment:
         self.transaction_index.sync()
 
     def paths(self) -> list[str]:
-        """Return the files of the segment that must exist, and the transaction index if there is
-        one.
-        """
+        """Return the required files of the segment, and the transaction index if it exists."""
         paths = [self.path, self.offset_index.file.path, self.time_index.file.path]
         if not self.transaction_index.is_empty:
             paths.append(self.transaction_index.path)
@@ -230,7 +226,7 @@ class Segment:
             index.use(handles)
 
     def rename_suffix(self, old_suffix: str, new_suffix: str) -> None:
-        """Give all files another suffix behind their names (`.cleaned` to `.swap` to none)."""
+        """Replace the suffix of all files (`.cleaned` by `.swap`, `.swap` by none)."""
         for part in (self, self.offset_index.file, self.time_index.file, self.transaction_index):
             target = part.path.removesuffix(old_suffix) + new_suffix
             self._handles.release(part.path)
@@ -239,7 +235,7 @@ class Segment:
             part.path = target
 
     def mark_deleted(self) -> list[str]:
-        """Rename all files to `.deleted`; the new paths."""
+        """Rename all files to `.deleted`; return the new paths."""
         paths = self.paths()
         for path in paths:
             self._handles.release(path)
@@ -284,7 +280,7 @@ class Segment:
 
     @property
     def index_progress(self) -> IndexProgress:
-        """The state that decides about the next index entries."""
+        """The state that decides when the next index entries are written."""
         return IndexProgress(
             self.max_timestamp, self.max_timestamp_offset, self._bytes_since_index_entry
         )
@@ -424,7 +420,7 @@ class Segment:
         return data[: cut.end]
 
     def start_of_read(self, offset: int) -> int | None:
-        """Return the same as `position_of`, from a cache where a reader was before."""
+        """Return the same as `position_of`, from a cache of earlier reads."""
         position = self.positions.at(offset)
         return self.position_of(offset) if position is None else position
 
@@ -441,20 +437,17 @@ class Segment:
             return None
 
     def position_of(self, offset: int) -> int | None:
-        """Return where the batch with `offset` starts, or the first batch after it; None if there
-        is none.
-        """
+        """Return the start of the batch with `offset` or the next batch; None without one."""
         for position, header in self.headers(self.position_near(offset)):
             if header.base_offset + header.last_offset_delta >= offset:
                 return position
         return None
 
     def position_near(self, offset: int) -> int:
-        """Return the start of a batch at or before the batch with `offset`, as near as the index
-        knows.
+        """Return the nearest indexed start of a batch at or before the batch with `offset`.
 
-        Check what the index says: a damaged one would lead a reader past records, or to bytes that
-        are no batch.
+        Check the index entry: a damaged one would make a reader skip records, or start inside a
+        batch.
         """
         position = self.offset_index.lookup(offset)
         if position == 0 or self._is_batch_of(position, offset):
@@ -527,10 +520,7 @@ class Segment:
         return data
 
     def largest_timestamp(self) -> int:
-        """Return the largest timestamp, or when the file was last changed if no batch has one.
-
-        In ms.
-        """
+        """Return the largest timestamp in ms; without one, the file's modification time."""
         if self.max_timestamp >= 0:
             return self.max_timestamp
         return self._handles.file_system.modified_ms(self.path)
@@ -539,7 +529,7 @@ class Segment:
         """Return the offset after the last whole batch, and the position after it.
 
         Raises:
-            CorruptLog: what follows the last indexed batch cannot be batches.
+            CorruptLog: the bytes after the last indexed batch are no batches.
         """
         next_offset = self.base_offset
         end = start = self.offset_index.last.position

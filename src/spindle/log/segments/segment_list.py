@@ -35,9 +35,7 @@ class Segments:
         return list(self._bases)
 
     def floor_index(self, offset: int) -> int:
-        """Return the index of the segment that may hold `offset`: the last with a base not above
-        it, or -1.
-        """
+        """Return the index of the last segment whose base is at most `offset`, or -1."""
         return bisect_right(self._bases, offset) - 1
 
     def from_offset(self, offset: int) -> list[Segment]:

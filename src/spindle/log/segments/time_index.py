@@ -15,7 +15,7 @@ from spindle.protocol.records.batch import NO_TIMESTAMP
 
 
 class TimestampPosition(NamedTuple):
-    """A timestamp and the last offset of the batch it was found in."""
+    """A timestamp and the last offset of the batch that contains it."""
 
     timestamp_ms: int
     offset: int
@@ -35,7 +35,7 @@ class TimeIndex:
         self.last = TimestampPosition(NO_TIMESTAMP, base_offset)
 
     def create(self) -> None:
-        """Make the file, empty, in its full size."""
+        """Create the file with its full size and no entries."""
         self.file.create()
         self.last = TimestampPosition(NO_TIMESTAMP, self.base_offset)
 
@@ -84,7 +84,7 @@ class TimeIndex:
 
     @property
     def is_full(self) -> bool:
-        """True when only the place for the segment's final entry is left."""
+        """True when there is room only for the segment's final entry."""
         return self.file.count >= self.file.max_entries - 1
 
     def _read_last(self) -> None:

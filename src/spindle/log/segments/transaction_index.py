@@ -22,11 +22,11 @@ class TransactionIndex:
         self.path = f"{directory}/{offset_name(base_offset, TRANSACTION_INDEX_SUFFIX)}{suffix}"
 
     def use(self, handles: FileHandles) -> None:
-        """Go on with other open files."""
+        """Use another cache of open files."""
         self._handles = handles
 
     def open(self, size_bytes: int) -> bool:
-        """Take the entries of an existing file; False if its size fits no whole entries."""
+        """Load the entries of a file; return False if its size is no multiple of an entry."""
         self._count, rest = divmod(size_bytes, ENTRY_BYTES)
         return rest == 0
 

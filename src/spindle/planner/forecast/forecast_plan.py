@@ -1,4 +1,4 @@
-"""A cluster as it will be after some time, if it grows as its history says, and plans for it.
+"""Forecast the sizes of a cluster from its history, and make plans for the forecast.
 
 Plan against forecast sizes, then report current sizes. Forecasts never shrink a replica, so a plan
 that fits the forecast fits now.
@@ -47,7 +47,7 @@ def plan_for_forecast(
     If a plan takes longer than assumed, another is made for a later time.
 
     Args:
-        grown: returns the cluster as it will be after some seconds.
+        grown: returns the cluster with the sizes forecast for a time in seconds from now.
         make: makes a plan for a cluster.
 
     Raises:
@@ -68,13 +68,13 @@ def plan_for_forecast(
 
 
 def with_current_sizes(forecast: PlacementPlan, cluster: ClusterModel) -> PlacementPlan:
-    """Return a plan for forecast sizes with the sizes that replicas have now.
+    """Return a plan for the forecast cluster, with the current sizes of the replicas.
 
     Keep the forecast durations (upper bounds). The lower bound counts only directories that are
     being emptied.
 
     Args:
-        cluster: as it is now, without the changes that the plan supposes.
+        cluster: the current cluster, without the changes that the plan assumes.
     """
     imagined = forecast.cluster.directories[len(cluster.directories) :]
     directories = [*cluster.directories, *imagined]
@@ -106,13 +106,13 @@ def forecast_cluster(
     growths: Mapping[tuple[int, str], DirectoryGrowth],
     seconds: float,
 ) -> ClusterModel:
-    """Return the cluster with the sizes that it will have after some seconds. Nothing shrinks.
+    """Return the cluster with forecast sizes.
 
-    Partitions and directories without a known growth stay as they are. The produced bytes of
-    partitions become the rates with which copies must keep up.
+    No size shrinks. Partitions and directories without a known growth keep their size. The produced
+    bytes of partitions become the rates with which copies must keep up.
 
-    Args:
-        growths: by broker id and path.
+        Args:
+            growths: by broker id and path.
     """
     used = [directory.used_bytes for directory in cluster.directories]
     for number, directory in enumerate(cluster.directories):

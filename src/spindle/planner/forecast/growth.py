@@ -1,12 +1,11 @@
-"""How fast partitions and directories grow, from samples of a cluster.
+"""Growth rates of partitions and directories, from samples of a cluster.
 
-Two rates differ. *Growth* is the change of the size of a replica: records come in, and retention
-and compaction take others out. It says when a directory is full. *Produced bytes* are those that
-come in, whatever goes out meanwhile. They come from end offsets, and say whether a throttled copy
-ever catches up.
-
-Moves are no growth: the size of a directory at an earlier time is that of the replicas that it has
-in the last sample, wherever they were, and of the other files of its file system.
+Two rates differ. *Growth* is the change of a replica's size: producers add records, and retention
+and compaction remove others. It determines when a directory is full. *Produced bytes* count only
+the added records. They are computed from end offsets, and determine whether a throttled copy ever
+catches up. Moves do not count as growth: the earlier size of a directory is the earlier size of the
+replicas that it has in the last sample, in whichever directory they were, plus the other files of
+its file system.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from spindle.planner.forecast.trend import Point, Trend, fit_trend, span_of
 
 _MS: Final = 1000
 _MAX_POINTS: Final = 24
-"""Points of the trend of one partition: there may be very many partitions."""
+"""Maximum number of points in the trend of one partition; there may be many partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +41,11 @@ class DirectoryGrowth:
     """Growth of a log directory.
 
     Attributes:
-        samples: the number of samples that count.
+        samples: the number of samples used.
         span_s: the seconds between the first and the last one.
-        replicas: of the present replicas together, in bytes per second; None with too few samples
-            or in too short a time.
-        other_files: of the rest of the file system; None if its use is unknown.
+        replicas: of all current replicas together, in bytes per second; None with too few samples
+            or too short a history.
+        other_files: of all other files of the file system; None if its use is unknown.
         all_files: of both.
     """
 
@@ -83,7 +82,7 @@ def partition_rates(samples: Sequence[ClusterSample]) -> dict[TopicPartition, Pa
 
 
 def _produced(seen: Sequence[tuple[float, int, LedSample]]) -> float:
-    """Return the bytes per second that came in: new records, times the usual size of a record."""
+    """Return the produced bytes per second: new offsets times the average size of a record."""
     records, elapsed_s = 0, 0.0
     record_bytes = []
     for (begin_s, before, first), (end_s, after, last) in pairwise(seen):
@@ -125,8 +124,8 @@ def directory_growths(
 
     Args:
         samples: in order of their times.
-        held: the replicas of the directories by broker and path, for a cluster in which replicas
-            have other places; None for those of the last sample of each broker.
+        held: the replicas of each directory by broker and path, for a hypothetical placement; None
+            for the placement in the last sample of each broker.
     """
     if held is None:
         held = _last_held(samples)

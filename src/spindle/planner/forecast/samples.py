@@ -1,4 +1,4 @@
-"""Samples of a cluster over time: what brokers said about their directories and partitions."""
+"""Samples of a cluster over time: sizes of directories and partitions as brokers report them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class DirectorySample:
     Attributes:
         total_bytes: of the file system; -1 if unknown.
         usable_bytes: of the file system; -1 if unknown.
-        moving_bytes: copies of moves that have not ended; `sizes` does not have them.
+        moving_bytes: copies of running moves, which are not in `sizes`.
         sizes: the bytes of each replica.
     """
 
@@ -26,8 +26,9 @@ class DirectorySample:
 
 @dataclass(frozen=True, slots=True)
 class LedSample:
-    """A partition as its leader knows it: records with offsets from `start_offset` to before
-    `end_offset`. `topic_id` distinguishes a topic from a deleted one of the same name.
+    """The leader's report of a partition: offsets from `start_offset` to before `end_offset`.
+
+    `topic_id` distinguishes a topic from a deleted one of the same name.
     """
 
     topic_id: str
@@ -37,7 +38,7 @@ class LedSample:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSample:
-    """The answer of one broker.
+    """The sample of one broker.
 
     Attributes:
         directories: by path.
@@ -50,11 +51,11 @@ class BrokerSample:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSample:
-    """The answers of all brokers at one time.
+    """The samples of all brokers at one time.
 
     Attributes:
         time_ms: since the epoch.
-        brokers: by id; None for a broker that did not answer.
+        brokers: by id; None for a broker that did not respond.
     """
 
     time_ms: int
@@ -62,7 +63,7 @@ class ClusterSample:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all brokers answered, and all their directories are online."""
+        """Whether all brokers responded, and all their directories are online."""
         return all(
             broker is not None
             and all(directory.is_online for directory in broker.directories.values())

@@ -1,4 +1,4 @@
-"""When a directory will be full, as far as its history shows."""
+"""Forecast the time when a directory will be full, from its history."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,7 +16,7 @@ class Filling(StrEnum):
 
     FILLING = "filling"
     FAR = "far"
-    """It fills, but later than the history allows to say."""
+    """It fills, but later than the maximum forecast horizon."""
     NOT_FILLING = "not filling"
     UNKNOWN = "unknown"
 
@@ -28,7 +28,7 @@ class TimeToFull:
     Attributes:
         reason: why it is unknown; empty if it is known.
         growth: in bytes per second, with its interval of 90 %; None if it is unknown.
-        max_horizon_s: how far ahead the history allows to look.
+        max_horizon_s: the maximum forecast horizon for this history.
         expected_s: None if it does not fill.
         earliest_s: with the highest growth of the interval; None if even that fills nothing.
         latest_s: with the lowest growth of the interval; None if that fills nothing.
@@ -44,12 +44,12 @@ class TimeToFull:
 
 
 def unknown(reason: str) -> TimeToFull:
-    """Return that nothing can be said."""
+    """Return an unknown forecast with its reason."""
     return TimeToFull(Filling.UNKNOWN, reason)
 
 
 def max_horizon_s(span_s: float) -> float:
-    """Return how many seconds ahead a history of so many seconds allows to look."""
+    """Return the maximum forecast horizon in seconds for a history of this length."""
     return MAX_SPANS_AHEAD * span_s
 
 

@@ -2,8 +2,8 @@
 
 Steps (a replica that arrived, a deleted topic) and single wrong values barely change the median of
 the slopes between all pairs of points. The interval is Sen's, by the variance of Kendall's tau. It
-supposes independent errors, and sizes of logs are not independent: what stands above the trend in
-one sample mostly does in the next one. So the variance is raised by the autocorrelation of the
+assumes independent errors, but errors of log sizes are correlated: a value above the trend is
+mostly followed by another one above it. So the variance is raised by the autocorrelation of the
 residuals, as Yue and Wang do for the test of Mann and Kendall.
 """
 
@@ -15,9 +15,9 @@ from statistics import median
 from typing import Final
 
 MIN_POINTS: Final = 6
-"""With fewer points there is no trend."""
+"""Minimum number of points of a trend."""
 MIN_SPAN_S: Final = 600.0
-"""Over a shorter time, bursts of producers look like growth."""
+"""Minimum time span of a trend: within a shorter time, bursts of producers look like growth."""
 _Z: Final = 1.645
 """Quantile of the normal distribution for an interval of 90 %."""
 _MAX_CORRELATED: Final = 0.9
@@ -28,7 +28,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A slope per second, and the interval in which it is with 90 % confidence."""
+    """A slope per second with its 90 % confidence interval."""
 
     slope: float
     low: float
@@ -41,10 +41,9 @@ def span_of(points: Sequence[Point]) -> float:
 
 
 def fit_trend(points: Sequence[Point]) -> Trend | None:
-    """Return the trend of points in order of their times; None with too few, or in too short a
-    time.
+    """Return the trend of points in order of time; None with too few or too short a time span.
 
-    Takes time and memory in proportion to the square of the number of points.
+    Time and memory are quadratic in the number of points.
     """
     if len(points) < MIN_POINTS or span_of(points) < MIN_SPAN_S:
         return None

@@ -181,7 +181,7 @@ async def _check_broker_values(
     dynamic = {**cluster, **kept} if name else {**kept, **own}
     validate_own_broker(services.config, values, dynamic)
     if any(may_be_of_listener(listener_override(key) or key) for key in (*values, *deleted)):
-        # Asked before the controller asks it, because files are read, and the errors tell of them.
+        # Checked before the controller checks it, because files are read, and the errors name them.
         check_cluster(services, context, Operation.ALTER_CONFIGS)
         try:
             await services.check_listeners({**dynamic, **values})

@@ -60,7 +60,7 @@ from spindle.serving.services import BrokerServices
 
 
 class _Fetch:
-    """One request under way; see `fetch_states` for its states.
+    """One unanswered request; see `fetch_states` for its states.
 
     Attributes:
         reads: the partitions that it has checked.

@@ -52,7 +52,7 @@ _LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEAD
 
 
 class _Produce:
-    """One request under way.
+    """One unanswered request.
 
     Attributes:
         left: appends without a result, plus one until all appends are started.

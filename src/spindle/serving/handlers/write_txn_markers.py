@@ -33,7 +33,7 @@ _NO_GROUPS_HERE = (
 
 
 class _Markers:
-    """One request under way: its markers that not all in-sync replicas have yet."""
+    """One unanswered request: its markers that not all in-sync replicas have yet."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._services = services

@@ -1,0 +1,45 @@
+"""Rules for tests themselves, with counts of exceptions that may only shrink."""
+
+import ast
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+MAX_OWN_WAITS = 51
+"""Loops with a deadline of their own instead of `waiting.wait_until`, most in tests/interop."""
+MAX_PRIVATE = 30
+"""Attributes of other objects that begin with an underscore, in tests/runtime."""
+OWN_WAIT = re.compile(r"assert time\.monotonic\(\) <")
+NAMED_TUPLE_API = {"_make", "_replace", "_asdict", "_fields"}
+
+
+def private_accesses(path: Path) -> list[str]:
+    """Return the private attributes that a module reads from objects other than self and cls."""
+    return [
+        f"{path.name}:{node.lineno}: {ast.unparse(node)}"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        and node.attr not in NAMED_TUPLE_API | {"_exit"}
+        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+    ]
+
+
+def test_private_attributes_are_read_in_ever_fewer_places_of_the_runtime_tests() -> None:
+    accesses = [
+        access
+        for path in sorted((TESTS / "runtime").glob("*.py"))
+        for access in private_accesses(path)
+    ]
+    assert len(accesses) <= MAX_PRIVATE, "\n".join(accesses)
+
+
+def test_waits_go_through_one_helper() -> None:
+    own = {
+        str(path.relative_to(TESTS)): count
+        for path in sorted(TESTS.rglob("*.py"))
+        if path.name != Path(__file__).name
+        and (count := len(OWN_WAIT.findall(path.read_text(encoding="utf-8"))))
+    }
+    assert sum(own.values()) <= MAX_OWN_WAITS, own
