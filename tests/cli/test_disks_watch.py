@@ -306,5 +306,5 @@ def test_a_reader_that_goes_away_ends_the_watch(bootstrap: str) -> None:
         assert process.stderr is not None
         assert process.stdout.readline()
         process.stdout.close()
-        assert process.wait(20) == 0
+        assert process.wait(20) == 141
         assert process.stderr.read() == b""
