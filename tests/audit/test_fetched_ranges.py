@@ -21,11 +21,11 @@ from spindle.client.admin.cluster import ClusterNode
 from spindle.client.blocking.settings import client_settings
 from spindle.client.cluster_metadata import BrokerAddress
 from spindle.client.fetching import FetchedBatches
-from spindle.client.offsets import EARLIEST
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.log.formats.names import DirectoryKind
 from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.protocol.sentinels import EARLIEST
 
 PARTITION = TopicPartition("far", 0)
 PLACE = ReplicaPlace(

@@ -10,13 +10,13 @@ from typing import Any
 import click
 import pytest
 
+from spindle.cli.history.forecast_text import forecast_document
 from spindle.cli.html.audit_page import audit_page
 from spindle.cli.html.forecast_page import forecast_page
 from spindle.cli.html.html_option import HTML, write_page
 from spindle.cli.html.plan_figures import fill_counts, peak_bytes
 from spindle.cli.html.plan_page import plan_page
 from spindle.cli.plan.documents import head_document, plan_document, refusal_document
-from spindle.cli.sampling.forecast_text import forecast_document
 from spindle.cli.terminal import BAD, Line, blocks_text, show
 from spindle.common.ids import TopicPartition
 from spindle.common.printable import printable

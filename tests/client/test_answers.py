@@ -12,7 +12,7 @@ from spindle.client.errors import (
     raise_for,
 )
 from spindle.client.log_dirs import describe_log_dirs_request, log_dir_views
-from spindle.client.offsets import EARLIEST, LATEST, found_offsets, list_offsets_request
+from spindle.client.offsets import found_offsets, list_offsets_request
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
@@ -23,6 +23,7 @@ from spindle.protocol.messages.fetch import FetchResponse
 from spindle.protocol.messages.list_offsets import ListOffsetsResponse
 from spindle.protocol.messages.metadata import MetadataResponse
 from spindle.protocol.messages.produce import ProduceResponse
+from spindle.protocol.sentinels import EARLIEST, LATEST
 
 ORDERS = TopicPartition("orders", 1)
 TOPIC_ID = bytes(range(16))

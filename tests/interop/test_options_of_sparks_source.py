@@ -10,9 +10,9 @@ import pyspark
 import pytest
 from peers.paths import JAVA_SOURCES, java, spark_connector_jars
 
-from spindle.client.offsets import EARLIEST, LATEST
 from spindle.pipeline.options.limits import AtOffsets, AtPosition, AtTime, AtTimes
 from spindle.pipeline.streaming.options import stream_read_options
+from spindle.protocol.sentinels import EARLIEST, LATEST
 
 pytestmark = pytest.mark.timeout(60)
 REQUIRED = {"kafka.bootstrap.servers": "h:1", "subscribe": "a"}

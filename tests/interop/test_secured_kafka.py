@@ -30,12 +30,12 @@ from spindle.client.blocking.producer import BlockingProducer
 from spindle.client.blocking.reader import Reader
 from spindle.client.blocking.settings import client_settings
 from spindle.client.errors import AuthenticationFailed, ClientError, SaslFailed, TlsFailed
-from spindle.client.offsets import READ_UNCOMMITTED
 from spindle.client.security.token_settings import TokenLogin, UnsecuredToken
 from spindle.client.security.tokens import TokenSource
 from spindle.common.ids import TopicPartition
 from spindle.config.properties import format_properties
 from spindle.protocol.records.builder import SimpleRecord
+from spindle.protocol.sentinels import READ_UNCOMMITTED
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -27,9 +27,9 @@ from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.producer import BlockingProducer
 from spindle.client.blocking.reader import Reader
 from spindle.client.blocking.settings import client_settings
-from spindle.client.offsets import LATEST, READ_COMMITTED
 from spindle.common.ids import TopicPartition
 from spindle.protocol.records.builder import SimpleRecord
+from spindle.protocol.sentinels import LATEST, READ_COMMITTED
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from spindle.client.offsets import EARLIEST, LATEST, READ_COMMITTED
 from spindle.columnar.columns import ALL_COLUMNS, KAFKA_COLUMNS
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.brokers.options import (
@@ -19,6 +18,7 @@ from spindle.pipeline.options.limits import (
     NoMatch,
     offset_limit,
 )
+from spindle.protocol.sentinels import EARLIEST, LATEST, READ_COMMITTED
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 REQUIRED = {"kafka.bootstrap.servers": "h:1", "subscribe": "a"}

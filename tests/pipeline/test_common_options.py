@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from spindle.client.offsets import EARLIEST, LATEST
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.brokers.options import SOURCE_OPTIONS, broker_read_options
 from spindle.pipeline.options.limits import AtOffsets, AtPosition, AtTime, AtTimes, OffsetLimit
@@ -20,6 +19,7 @@ from spindle.pipeline.options.topics import Assign, Selection, Subscribe, Subscr
 from spindle.pipeline.options.unknown import unknown_options, warn_of_unknown_options
 from spindle.pipeline.segments.options import parse_batch_options, parse_segment_options
 from spindle.pipeline.streaming.options import stream_read_options
+from spindle.protocol.sentinels import EARLIEST, LATEST
 
 SERVERS = {"kafka.bootstrap.servers": "h:1"}
 REQUIRED = SERVERS | {"subscribe": "a"}

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from spindle.client.offsets import EARLIEST, LATEST
 from spindle.columnar.columns import ALL_COLUMNS, KAFKA_COLUMNS, select_columns
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.options.limits import AtPosition
 from spindle.pipeline.segments.options import parse_segment_options
 from spindle.pipeline.segments.pushdown import PushedFilters, narrow
+from spindle.protocol.sentinels import EARLIEST, LATEST
 
 BASE = {"logDirs": "/d", "subscribe": "t"}
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from spindle.client.offsets import EARLIEST, LATEST
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.options.limits import AtOffsets, AtPosition, AtTime
 from spindle.pipeline.streaming.admission import TriggerLimits
 from spindle.pipeline.streaming.options import StreamReadOptions, stream_read_options
+from spindle.protocol.sentinels import EARLIEST, LATEST
 
 REQUIRED = {"kafka.bootstrap.servers": "h:1", "subscribe": "a"}
 

@@ -25,7 +25,7 @@ from spindle.client.errors import (
     UnsupportedByPeer,
 )
 from spindle.client.fetching import FetchLimits
-from spindle.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+from spindle.client.offsets import MAX_TIMESTAMP
 from spindle.common.errors import ApiError, CorruptRecords, ErrorCode, ProtocolViolation
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
@@ -36,6 +36,7 @@ from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffse
 from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from spindle.protocol.messages.produce import ProduceRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.protocol.sentinels import EARLIEST, LATEST
 
 T0 = TopicPartition("t", 0)
 

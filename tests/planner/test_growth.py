@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from sampled_clusters import CAPACITY, GIB, HOUR_S, alone, directory, led, part, sample
 
-from spindle.cli.sampling.forecast_text import time_to_full_text
+from spindle.cli.history.forecast_text import time_to_full_text
 from spindle.planner.forecast.growth import DirectoryGrowth, directory_growths, partition_rates
 from spindle.planner.forecast.samples import BrokerSample, ClusterSample
 from spindle.planner.forecast.time_to_full import Filling, time_to_full

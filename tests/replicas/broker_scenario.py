@@ -27,8 +27,9 @@ from spindle.metadata.local_changes import local_changes
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.protocol.records.control import EndTransactionMarker, build_end_transaction
 from spindle.protocol.records.validation import AppendOrigin
+from spindle.protocol.sentinels import ACKS_ALL
 from spindle.publication.loader import Publication
-from spindle.replicas.partition import ACKS_ALL, Partition
+from spindle.replicas.partition import Partition
 from spindle.replicas.ports import FetchStart
 from spindle.replicas.replica_manager import ReplicaManager
 from spindle.replicas.replication_context import ReplicationContext

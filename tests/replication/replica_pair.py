@@ -15,10 +15,9 @@ from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.protocol.sentinels import EARLIEST, LATEST
 from spindle.replication.fetch_session import FetchSessionCache, SessionError
 from spindle.replication.fetcher import (
-    EARLIEST,
-    LATEST,
     Fetcher,
     FetcherSettings,
     FindLeaderOffsets,

@@ -12,7 +12,8 @@ from spindle.log.log import Log
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.records.control import EndTransactionMarker, build_end_transaction
 from spindle.protocol.records.validation import AppendOrigin
-from spindle.replicas.partition import ACKS_ALL, Partition
+from spindle.protocol.sentinels import ACKS_ALL
+from spindle.replicas.partition import Partition
 
 NOW_MS = 1_700_000_000_000
 

@@ -22,7 +22,7 @@ from spindle.protocol.messages.metadata_records import ClientQuotaRecord
 from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.record import decode_records
-from spindle.replicas.partition import ACKS_ALL
+from spindle.protocol.sentinels import ACKS_ALL
 from spindle.replication.fetch_session import FetchSessionCache
 from spindle.serving.context import RequestContext
 from spindle.serving.fetch.fetch_memory import FetchMemory

@@ -12,7 +12,7 @@ from spindle.log.log_config import LogConfig
 from spindle.protocol.messages.produce import ProduceRequest
 from spindle.protocol.records.control import EndTransactionMarker, build_end_transaction
 from spindle.protocol.records.validation import AppendOrigin
-from spindle.replicas.partition import ACKS_ALL
+from spindle.protocol.sentinels import ACKS_ALL
 from spindle.serving.handlers.produce import produce
 from spindle.serving.produce_order import ProduceOrder
 

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from spindle.client.offsets import READ_COMMITTED
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.protocol.messages.heartbeat import HeartbeatRequest
 from spindle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
 from spindle.protocol.messages.sync_group import SyncGroupRequest
+from spindle.protocol.sentinels import READ_COMMITTED
 from spindle.testing.histories.events import Assigned, Delivered, Event
 from verification.simulation.client import SimulatedClient
 from verification.simulation.coordinator_link import OF_GROUPS, CoordinatorLink

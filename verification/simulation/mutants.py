@@ -19,12 +19,13 @@ from spindle.metadata.feature_image import FeaturesImage
 from spindle.metadata_log.metadata_log import MetadataLog
 from spindle.metadata_log.partition_values import PartitionValues
 from spindle.protocol.records.validation import AppendOrigin
+from spindle.protocol.sentinels import ACKS_ALL
 from spindle.raft import follower, votes
 from spindle.raft.core import is_up_to_date
 from spindle.raft.progress import Progress
 from spindle.raft.voters import VoterHistory, VoterSet
 from spindle.replicas import follower_appends, replica_manager
-from spindle.replicas.partition import ACKS_ALL, Partition
+from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import ReplicaManager
 from spindle.replication import follower_log
 from spindle.replication.fetch_session_handler import FetchSessionHandler

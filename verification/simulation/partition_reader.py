@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 from spindle.client.fetching import AbortedProducer
 from spindle.client.isolation import shown_batches
-from spindle.client.offsets import READ_COMMITTED
 from spindle.common.ids import TopicPartition
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.records.record import decode_records
+from spindle.protocol.sentinels import READ_COMMITTED
 from spindle.runtime.peers.port import PeerUnavailable
 from spindle.testing.histories.events import NumberedRecord
 from verification.simulation.client import SimulatedClient

@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, Final
 
-from spindle.client.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from spindle.common.ids import TopicPartition
 from spindle.metadata.features import TRANSACTION_VERSION
+from spindle.protocol.sentinels import READ_COMMITTED, READ_UNCOMMITTED
 from spindle.testing.histories.checker import check
 from spindle.testing.histories.client_history import ClientHistory, Copy
 from spindle.testing.histories.events import (

@@ -9,16 +9,13 @@ from spindle.audit.findings import Collector, FindingKind
 from spindle.columnar.directory_files import FILE_SYSTEM
 from spindle.common.errors import ConfigError
 from spindle.common.uuids import Uuid, is_reserved_directory_id, uuid_text
-from spindle.log.formats.clean_shutdown import (
-    CLEAN_SHUTDOWN_FILE,
-    UNKNOWN_BROKER_EPOCH,
-    read_clean_shutdown,
-)
+from spindle.log.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE, read_clean_shutdown
 from spindle.log.formats.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
     parse_meta_properties,
 )
+from spindle.protocol.sentinels import NO_BROKER_EPOCH
 
 
 def read_identity(findings: Collector, directory: Path) -> MetaProperties | None:
@@ -63,8 +60,8 @@ def closing_epoch(directory: Path) -> int:
         refuse_odd_file(directory / CLEAN_SHUTDOWN_FILE)
         epoch = read_clean_shutdown(FILE_SYSTEM, str(directory))
     except OSError:
-        return UNKNOWN_BROKER_EPOCH
-    return UNKNOWN_BROKER_EPOCH if epoch is None else epoch
+        return NO_BROKER_EPOCH
+    return NO_BROKER_EPOCH if epoch is None else epoch
 
 
 class IdentifiedRoot(NamedTuple):

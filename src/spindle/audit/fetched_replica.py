@@ -23,13 +23,13 @@ from spindle.audit.segment_part import BatchPart
 from spindle.client.blocking.client import WireClient
 from spindle.client.cluster_metadata import BrokerAddress
 from spindle.client.fetching import FetchedBatches, FetchLimits, fetch_request, fetched_batches
-from spindle.client.offsets import EARLIEST, READ_UNCOMMITTED
 from spindle.columnar.headers import BASE_OFFSET, LAST_DELTA, SIZE_BYTES, HeaderWalk
 from spindle.columnar.tables import address_of
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
 from spindle.protocol import versions
 from spindle.protocol.messages.fetch import FetchResponse
+from spindle.protocol.sentinels import EARLIEST, READ_UNCOMMITTED
 
 _LIMITS: Final = FetchLimits(max_bytes=4 << 20, max_wait_ms=100)
 _THROTTLED_ANSWERS: Final = 20

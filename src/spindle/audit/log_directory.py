@@ -22,7 +22,6 @@ from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.log.formats.checkpoints import OFFSET_CHECKPOINTS
-from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from spindle.log.formats.meta_properties import META_PROPERTIES, MetaProperties
 from spindle.log.formats.names import (
     LOG_SUFFIX,
@@ -32,6 +31,7 @@ from spindle.log.formats.names import (
     parse_directory_name,
 )
 from spindle.log.formats.partition_metadata import read_partition_metadata
+from spindle.protocol.sentinels import NO_BROKER_EPOCH
 
 _AUDITED: tuple[DirectoryKind, ...] = (
     DirectoryKind.CURRENT,
@@ -55,7 +55,7 @@ class ListedLogDirectory:
     properties: MetaProperties | None
     replicas: tuple[ReplicaPlace, ...]
     findings: tuple[AuditFinding, ...]
-    broker_epoch: int = UNKNOWN_BROKER_EPOCH
+    broker_epoch: int = NO_BROKER_EPOCH
 
 
 def list_log_directory(
@@ -116,7 +116,7 @@ def list_log_directory(
     checkpoints.check(current, known, is_closed=is_closed)
     if state is ClosingState.KILLED:
         checkpoints.check_after_kill(_created(replicas))
-    epoch = closing_epoch(path) if is_closed else UNKNOWN_BROKER_EPOCH
+    epoch = closing_epoch(path) if is_closed else NO_BROKER_EPOCH
     own_findings = tuple(findings.found)
     return ListedLogDirectory(path, state, properties, tuple(replicas), own_findings, epoch)
 

@@ -34,10 +34,10 @@ from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.fan_out import BROKER_FAILURES
 from spindle.client.blocking.settings import ClientSettings
 from spindle.client.cluster_metadata import BrokerAddress
-from spindle.client.offsets import EARLIEST, LATEST, READ_UNCOMMITTED
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.spark.watched_job import run_watched
+from spindle.protocol.sentinels import EARLIEST, LATEST, READ_UNCOMMITTED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

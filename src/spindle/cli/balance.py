@@ -6,9 +6,9 @@ import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
+from spindle.cli.history.forecast_options import forecast_options
 from spindle.cli.plan.plan_command import KEEP_LEADERS, SPREAD, limit_options, limits_of
 from spindle.cli.progress import aborted_by_interrupt, printing
-from spindle.cli.sampling.forecast_options import forecast_options
 from spindle.client.blocking.client import WireClient
 from spindle.operations import PlanSettings, balance, cancel_balance
 from spindle.operations.balance_run import BALANCE_STATE

@@ -38,7 +38,7 @@ SECTIONS: Final = {
         "drain": (f"{_CLI}.drain:drain_command", "Empty a broker or a log directory."),
         "balance": (f"{_CLI}.balance:balance_command", "Fill log directories equally."),
         "heal": (f"{_CLI}.heal.command:heal_command", "Keep directories within limits."),
-        "history": (f"{_CLI}.sampling.group:history", "Record sizes, and forecast full disks."),
+        "history": (f"{_CLI}.history.group:history", "Record sizes, and forecast full disks."),
     },
     "Administer a cluster (-b HOST:PORT, or SPINDLE_BOOTSTRAP)": {
         "configs": (f"{_ADMIN}.configs:configs", "Show and change settings of brokers and groups."),

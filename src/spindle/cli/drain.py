@@ -7,10 +7,10 @@ import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
+from spindle.cli.history.forecast_options import forecast_options
 from spindle.cli.plan.place import parse_drain_target
 from spindle.cli.plan.plan_command import KEEP_LEADERS, limit_options, limits_of
 from spindle.cli.progress import aborted_by_interrupt, printing
-from spindle.cli.sampling.forecast_options import forecast_options
 from spindle.client.blocking.client import WireClient
 from spindle.operations import PlanSettings, Removal, cancel_drain, drain
 from spindle.operations.directories import DrainTarget

@@ -11,8 +11,8 @@ from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, is_reserved_directory_id
 from spindle.disks.device_health import DeviceHealth
 from spindle.protocol.messages.describe_disks import DescribeDisksResponse
+from spindle.protocol.sentinels import NO_BROKER_EPOCH
 
-UNKNOWN_EPOCH: Final = -1
 _NO_LIMIT: Final = 2**63 - 1
 
 
@@ -264,7 +264,7 @@ def disks_of_log_dirs(
     """
     return BrokerDisks(
         steady_ms,
-        UNKNOWN_EPOCH,
+        NO_BROKER_EPOCH,
         None,
         tuple(_disk_of_log_dir(view, led) for view in views),
         tuple(_moves_of_log_dirs(views)),

@@ -6,13 +6,9 @@ from typing import Final, NamedTuple
 from spindle.client.errors import raise_for
 from spindle.common.ids import TopicPartition
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from spindle.protocol.sentinels import NO_NODE
 
-LATEST: Final = -1
-EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
-READ_UNCOMMITTED: Final = 0
-READ_COMMITTED: Final = 1
-_NO_REPLICA: Final = -1
 
 
 class FoundOffset(NamedTuple):
@@ -41,7 +37,7 @@ def list_offsets_request(
             )
         )
     return ListOffsetsRequest(
-        replica_id=_NO_REPLICA,
+        replica_id=NO_NODE,
         isolation_level=isolation_level,
         topics=list(topics.values()),
         timeout_ms=timeout_ms,

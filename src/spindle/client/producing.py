@@ -10,8 +10,8 @@ from spindle.common.ports import Bytes
 from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.protocol import versions
 from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
+from spindle.protocol.sentinels import ACKS_ALL
 
-ACKS_ALL: Final = -1
 _LAST_VERSION_BY_NAME: Final = versions.PRODUCE_TOPIC_IDS - 1
 
 

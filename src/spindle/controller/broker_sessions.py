@@ -14,6 +14,7 @@ from typing import Final
 from spindle.metadata.cluster import BrokerRegistration
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from spindle.protocol.sentinels import NO_OFFSET
 
 
 class BrokerControlState(Enum):
@@ -29,7 +30,6 @@ class BrokerControlState(Enum):
         return self in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW)
 
 
-NO_OFFSET: Final = -1
 CHECKS_PER_SESSION: Final = 8
 """Minimum number of checks for silent brokers per session timeout, besides those when a session
 ends."""

@@ -28,9 +28,9 @@ from spindle.metadata.image import MetadataImage
 from spindle.protocol.message import Message
 from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from spindle.protocol.messages.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
+from spindle.protocol.sentinels import DEFAULT_COUNT
 
 MAX_PARTITIONS_PER_REQUEST: Final = MAX_RECORDS_PER_OPERATION
-_DEFAULT: Final = -1
 
 _Topic = CreateTopicsRequest.CreatableTopic
 _Result = CreateTopicsResponse.CreatableTopicResult
@@ -82,7 +82,7 @@ def _check_partition_limit(topics: Sequence[_Topic], context: ControllerContext)
     for topic in topics:
         if topic.assignments:
             total += len(topic.assignments)
-        elif topic.num_partitions == _DEFAULT:
+        elif topic.num_partitions == DEFAULT_COUNT:
             total += context.settings.num_partitions
         else:
             total += max(0, topic.num_partitions)
@@ -190,20 +190,22 @@ def _partitions(
 ) -> list[PartitionRecord]:
     if topic.assignments:
         return _manual_partitions(image, topic, topic_id)
-    if topic.replication_factor < _DEFAULT or topic.replication_factor == 0:
+    if topic.replication_factor < DEFAULT_COUNT or topic.replication_factor == 0:
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
-    if topic.num_partitions < _DEFAULT or topic.num_partitions == 0:
+    if topic.num_partitions < DEFAULT_COUNT or topic.num_partitions == 0:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
             "Number of partitions was set to an invalid non-positive value.",
         )
     settings = context.settings
-    count = settings.num_partitions if topic.num_partitions == _DEFAULT else topic.num_partitions
+    count = topic.num_partitions
+    if count == DEFAULT_COUNT:
+        count = settings.num_partitions
     factor = topic.replication_factor
-    if factor == _DEFAULT:
+    if factor == DEFAULT_COUNT:
         factor = settings.default_replication_factor
     prefix = f"Unable to replicate the partition {factor} time(s): "
     try:
@@ -229,7 +231,7 @@ def _manual_partitions(
         ("replication factor", topic.replication_factor),
         ("numPartitions", topic.num_partitions),
     ):
-        if value != _DEFAULT:
+        if value != DEFAULT_COUNT:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"A manual partition assignment was specified, but {name} was not set to -1.",

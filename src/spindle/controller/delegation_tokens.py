@@ -30,12 +30,11 @@ from spindle.protocol.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
+from spindle.protocol.sentinels import NO_TIMESTAMP
 from spindle.security.delegation_tokens import find_token, token_hmac
 
 USER: Final = "User"
 ANONYMOUS: Final = "User:ANONYMOUS"
-_NO_TIME: Final = -1
-"""Kafka's time in responses to unauthorized clients; other refusals have 0."""
 _MAX_TIME_MS: Final = 2**63 - 1
 _MAX_PRINCIPAL: Final = 32_767
 
@@ -78,10 +77,10 @@ def has_other_than_users(renewers: Iterable[_Renewer]) -> bool:
 def refusal(request: TokenRequest, requester: Requester, code: ErrorCode) -> Message:
     """Return the response to a client whose login or ACLs do not allow the request."""
     if isinstance(request, CreateDelegationTokenRequest):
-        return _creation(request, requester, code, _NO_TIME)
+        return _creation(request, requester, code, NO_TIMESTAMP)
     if isinstance(request, RenewDelegationTokenRequest):
-        return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=_NO_TIME)
-    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=_NO_TIME)
+        return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=NO_TIMESTAMP)
+    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=NO_TIMESTAMP)
 
 
 def refused_login(request: TokenRequest, requester: Requester) -> Message | None:

@@ -17,20 +17,15 @@ from spindle.coordinator.coordinator_result import GroupRequest, GroupResult, Ti
 from spindle.coordinator.group_table import GroupTable
 from spindle.coordinator.offset_store import OffsetStore
 from spindle.coordinator.partitioning import utf16_length
-from spindle.coordinator.records import (
-    NO_TIMESTAMP_MS,
-    CommittedOffset,
-    GroupRecord,
-    OffsetRecord,
-)
+from spindle.coordinator.records import CommittedOffset, GroupRecord, OffsetRecord
 from spindle.protocol import versions
 from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
 from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from spindle.protocol.sentinels import NO_OFFSET, NO_TIMESTAMP
 
 NO_RETENTION_MS: Final = -1
-INVALID_OFFSET: Final = -1
 TopicIdOf = Callable[[str], Uuid | None]
 """The id of the topic that has this name now; None if there is none."""
 _LAST_TIMESTAMP_MS: Final = 2**63 - 1
@@ -96,7 +91,7 @@ class OffsetRequests:
         self._check_commit(request)
         message, out = request.message, request.out
         now_ms = out.now_ms
-        expire_ms = NO_TIMESTAMP_MS
+        expire_ms = NO_TIMESTAMP
         if message.retention_time_ms != NO_RETENTION_MS:
             # The client chooses the retention time, so the sum may exceed what a record can hold.
             expire_ms = min(now_ms + message.retention_time_ms, _LAST_TIMESTAMP_MS)
@@ -215,7 +210,7 @@ class OffsetRequests:
         if committed is None or _is_other_topic(committed.topic_id, topic_id):
             return FetchedPartition(
                 partition_index=partition.partition,
-                committed_offset=INVALID_OFFSET,
+                committed_offset=NO_OFFSET,
                 metadata="",
             )
         return _fetched(partition.partition, committed)
@@ -426,7 +421,7 @@ class OffsetRequests:
     def _is_older_than_retention(
         self, committed: CommittedOffset, since_ms: int, now_ms: int
     ) -> bool:
-        if committed.expire_timestamp_ms != NO_TIMESTAMP_MS:
+        if committed.expire_timestamp_ms != NO_TIMESTAMP:
             return now_ms >= committed.expire_timestamp_ms
         return now_ms - since_ms >= self._config.offsets_retention_ms
 
@@ -463,7 +458,7 @@ def _fetched(index: int, committed: CommittedOffset) -> FetchedPartition:
 def _unstable(index: int) -> FetchedPartition:
     return FetchedPartition(
         partition_index=index,
-        committed_offset=INVALID_OFFSET,
+        committed_offset=NO_OFFSET,
         metadata="",
         error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
     )

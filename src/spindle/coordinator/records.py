@@ -27,6 +27,7 @@ from spindle.protocol.messages.coordinator_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from spindle.protocol.sentinels import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 OFFSET_COMMIT_TYPE: Final = 1
 GROUP_METADATA_TYPE: Final = 2
@@ -42,9 +43,6 @@ _PLAIN_OFFSET_VALUE: Final = Struct(">hqiBqBBB16s")
 
 _CONSUMER_VALUE_VERSION: Final = 0
 
-NO_TIMESTAMP_MS: Final = -1
-NO_LEADER_EPOCH: Final = -1
-
 
 class CommittedOffset(NamedTuple):
     """A position that a group stored for one partition.
@@ -57,8 +55,8 @@ class CommittedOffset(NamedTuple):
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
     metadata: str = ""
-    commit_timestamp_ms: int = NO_TIMESTAMP_MS
-    expire_timestamp_ms: int = NO_TIMESTAMP_MS
+    commit_timestamp_ms: int = NO_TIMESTAMP
+    expire_timestamp_ms: int = NO_TIMESTAMP
     topic_id: Uuid = ZERO_UUID
     record_offset: int = -1
 
@@ -109,13 +107,13 @@ def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
 def _encode_offset(committed: CommittedOffset) -> bytes:
     version = _OFFSET_VALUE_VERSION
     offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id, _ = committed
-    if not metadata and expire_ms == NO_TIMESTAMP_MS and topic_id != ZERO_UUID:
+    if not metadata and expire_ms == NO_TIMESTAMP and topic_id != ZERO_UUID:
         # The byte 1 is an empty compact string. The topic id is the only tagged field: tag 0, 16
         # bytes.
         return _PLAIN_OFFSET_VALUE.pack(
             version, offset, leader_epoch, 1, commit_ms, 1, 0, 16, topic_id
         )
-    if expire_ms != NO_TIMESTAMP_MS:
+    if expire_ms != NO_TIMESTAMP:
         version = _EXPIRING_OFFSET_VALUE_VERSION
     value = OffsetCommitValue(
         offset=offset,
@@ -207,7 +205,7 @@ def _parse_offset(value: bytes | None, record_offset: int) -> CommittedOffset | 
         )
         if (version, text, tags, tag, size) == (_OFFSET_VALUE_VERSION, 1, 1, 0, 16):
             return CommittedOffset(
-                offset, epoch, "", commit_ms, NO_TIMESTAMP_MS, topic_id, record_offset
+                offset, epoch, "", commit_ms, NO_TIMESTAMP, topic_id, record_offset
             )
     version = _value_version(value, OffsetCommitValue.LAST_VERSION, record_offset)
     stored, _ = decode(OffsetCommitValue, version, value, 2)

@@ -16,10 +16,9 @@ from spindle.log.formats.epoch_checkpoint import (
     encode_epoch_checkpoint,
 )
 from spindle.log.formats.names import LEADER_EPOCH_CHECKPOINT
+from spindle.protocol.sentinels import NO_LEADER_EPOCH, NO_OFFSET
 
-UNDEFINED_EPOCH: Final = -1
-UNDEFINED_OFFSET: Final = -1
-UNDEFINED: Final = OffsetAndEpoch(UNDEFINED_OFFSET, UNDEFINED_EPOCH)
+UNDEFINED: Final = OffsetAndEpoch(NO_OFFSET, NO_LEADER_EPOCH)
 
 
 class LeaderEpochs(EpochHistory):
@@ -83,7 +82,7 @@ class LeaderEpochs(EpochHistory):
         Return (-1, -1) for an epoch newer than all entries, and for an empty history.
         """
         latest = self.latest
-        if epoch == UNDEFINED_EPOCH or latest is None or epoch > latest:
+        if epoch == NO_LEADER_EPOCH or latest is None or epoch > latest:
             return UNDEFINED
         return self.end_offset_for(epoch, log_end_offset) or UNDEFINED
 

@@ -40,8 +40,9 @@ from spindle.log.segments.rolling import must_roll
 from spindle.log.segments.segment import Segment
 from spindle.log.segments.segment_list import Segments
 from spindle.log.storage import LogStorage
-from spindle.protocol.records.batch import NO_TIMESTAMP, BatchHeader, batches
+from spindle.protocol.records.batch import BatchHeader, batches
 from spindle.protocol.records.validation import AppendOrigin, validate_for_append
+from spindle.protocol.sentinels import NO_TIMESTAMP
 
 logger = logging.getLogger(__name__)
 

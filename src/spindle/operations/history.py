@@ -19,7 +19,7 @@ from spindle.client.admin.refusals import failure_text
 from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.fan_out import ask_every_broker, log_dirs_of
 from spindle.client.cluster_metadata import BrokerAddress, ClusterView
-from spindle.client.offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets_request
+from spindle.client.offsets import list_offsets_request
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.text import count_noun
@@ -36,6 +36,7 @@ from spindle.planner.forecast.samples import LedSample
 from spindle.planner.forecast.time_to_full import TimeToFull
 from spindle.planner.model import DirectoryModel
 from spindle.protocol.messages.list_offsets import ListOffsetsResponse
+from spindle.protocol.sentinels import EARLIEST, LATEST, READ_UNCOMMITTED
 
 DEFAULT_INTERVAL_MS: Final = 5 * 60_000
 DEFAULT_RETENTION_MS: Final = 30 * 86_400_000

@@ -14,10 +14,10 @@ from spindle.common.uuids import ZERO_UUID
 from spindle.protocol import versions
 from spindle.protocol.codec import read_uvarint
 from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
+from spindle.protocol.sentinels import NO_LEADER_EPOCH, NO_NODE
 
 _Topic = ProduceRequest.TopicProduceData
 _Partition = _Topic.PartitionProduceData
-_NO_LEADER: Final = -1
 _ONE: Final = 2
 """The compact length of an array of one element."""
 _MAX_NAME_BYTES: Final = 126
@@ -100,8 +100,8 @@ def write_single_produced(response: ProduceResponse, version: int, out: bytearra
         part.error_code
         or part.record_errors
         or part.error_message is not None
-        or leader.leader_id != _NO_LEADER
-        or leader.leader_epoch != _NO_LEADER
+        or leader.leader_id != NO_NODE
+        or leader.leader_epoch != NO_LEADER_EPOCH
     ):
         return False
     if version < versions.PRODUCE_TOPIC_IDS:

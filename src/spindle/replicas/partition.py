@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from functools import partial
 from heapq import heappop, heappush
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
@@ -29,6 +29,7 @@ from spindle.protocol.records.validation import (
     must_be_decoded_first,
     validate_for_append,
 )
+from spindle.protocol.sentinels import ACKS_ALL
 from spindle.replicas.replication_context import CommittedEligibility, ReplicationContext
 from spindle.replication.followers import FetchTimes
 from spindle.replication.leader_state import IsrProposal, LeaderState
@@ -36,7 +37,6 @@ from spindle.replication.leader_state import IsrProposal, LeaderState
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-ACKS_ALL: Final = -1
 
 Appended = Callable[[AppendInfo | None, BaseException | None], None]
 LowWatermarkReached = Callable[[int, BaseException | None], None]

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spindle.common.uuids import Uuid
+from spindle.protocol.sentinels import NO_BROKER_EPOCH
 from spindle.replicas.metadata_view import MetadataView
 from spindle.replicas.record_decoding import RecordDecoding
-from spindle.replication.leader_state import ANY_BROKER_EPOCH, IsrProposal
+from spindle.replication.leader_state import IsrProposal
 
 if TYPE_CHECKING:
     from spindle.replicas.partition import Partition
@@ -53,7 +54,7 @@ class CommittedEligibility:
         broker = image.cluster.brokers.get(replica_id)
         if broker is None or not broker.is_active:
             return False
-        if broker_epoch not in (ANY_BROKER_EPOCH, broker.epoch):
+        if broker_epoch not in (NO_BROKER_EPOCH, broker.epoch):
             return False
         known = image.topics.partition(self._topic_id, self._partition)
         return (
@@ -73,5 +74,5 @@ class CommittedEligibility:
         return (
             broker is not None
             and not broker.is_fenced
-            and ANY_BROKER_EPOCH != broker_epoch < broker.epoch
+            and NO_BROKER_EPOCH != broker_epoch < broker.epoch
         )

@@ -22,6 +22,7 @@ from spindle.log.log_values import Gap
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from spindle.protocol.records.batch import batches, check_crc
+from spindle.protocol.sentinels import NO_LAG
 from spindle.replication.fetch_session_handler import (
     FetchSessionHandler,
     NextFetch,
@@ -41,9 +42,6 @@ logger = logging.getLogger(__name__)
 
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 
-LATEST: Final = -1
-EARLIEST: Final = -2
-_UNKNOWN_LAG: Final = -1
 _FIRST_DELAY_PART: Final = 16
 
 
@@ -91,7 +89,7 @@ class FollowedPartition:
         self.key = key
         self.leader_epoch = leader_epoch
         self.position = position
-        self.lag = _UNKNOWN_LAG
+        self.lag = NO_LAG
         self.is_asked = False
         self.has_work = False
         self.is_throttled = False
@@ -154,7 +152,7 @@ class Fetcher:
     def lag(self, key: TopicIdPartition) -> int:
         """Return the lag of a partition; -1 if it is not fetched, or not answered yet."""
         partition = self._partitions.get(key)
-        return _UNKNOWN_LAG if partition is None else partition.lag
+        return NO_LAG if partition is None else partition.lag
 
     def follows(self, partition: FollowedPartition) -> bool:
         """Return True unless the partition was removed or replaced."""
@@ -368,7 +366,7 @@ class Fetcher:
                 self.bytes_in += len(work.records)
             partition.lag = max(work.high_watermark - position.end_offset, 0)
         else:
-            partition.lag = _UNKNOWN_LAG
+            partition.lag = NO_LAG
             self._session.mark_response_dropped(
                 partition.key
             )  # the leader has named its offsets for another log

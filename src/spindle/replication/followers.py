@@ -2,7 +2,8 @@
 
 from typing import Final, Protocol
 
-UNKNOWN_OFFSET: Final = -1
+from spindle.protocol.sentinels import NO_OFFSET
+
 NEVER_MS: Final = -(2**62)
 
 
@@ -38,14 +39,14 @@ class FollowerState:
 
     def __init__(self, replica_id: int, now_ms: int, *, is_in_sync: bool) -> None:
         self.replica_id = replica_id
-        self.log_end_offset = UNKNOWN_OFFSET
-        self.log_start_offset = UNKNOWN_OFFSET
+        self.log_end_offset = NO_OFFSET
+        self.log_start_offset = NO_OFFSET
         self.broker_epoch: int | None = None
         self.must_fetch = False
         self.last_caught_up_ms = now_ms if is_in_sync else NEVER_MS
         self._fetches: FetchTimes | None = None
         self._last_fetch_ms = NEVER_MS
-        self._offered_end_offset = UNKNOWN_OFFSET
+        self._offered_end_offset = NO_OFFSET
 
     def fetched(
         self,

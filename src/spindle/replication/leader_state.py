@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
 from spindle.common.errors import ErrorCode
-from spindle.replication.followers import UNKNOWN_OFFSET, FetchTimes, FollowerState
-
-ANY_BROKER_EPOCH: Final = -1
+from spindle.protocol.sentinels import NO_BROKER_EPOCH
+from spindle.replication.followers import FetchTimes, FollowerState
 
 _REFUSALS_WITHOUT_EFFECT: Final = (
     ErrorCode.OPERATION_NOT_ATTEMPTED,
@@ -367,7 +366,7 @@ class LeaderState:
     def _broker_epoch(self, replica: int) -> int:
         follower = self._followers.get(replica)
         if follower is None or follower.broker_epoch is None:
-            return ANY_BROKER_EPOCH
+            return NO_BROKER_EPOCH
         return follower.broker_epoch
 
     def on_committed(
@@ -407,4 +406,4 @@ class LeaderState:
         return True, False
 
 
-__all__ = ["UNKNOWN_OFFSET", "IsrEligibility", "IsrProposal", "LeaderState"]
+__all__ = ["IsrEligibility", "IsrProposal", "LeaderState"]

@@ -3,11 +3,11 @@
 from typing import Final
 
 from spindle.metadata.image import MetadataImage
+from spindle.protocol.sentinels import NO_NODE
 from spindle.replicas.partition import Partition
 from spindle.serving.topology import endpoint_of
 
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-_NONE: Final = -1
 
 
 def preferred_read_replica(
@@ -24,7 +24,7 @@ def preferred_read_replica(
     """
     leader = partition.leader
     if leader is None or _rack(image, leader.local_id, listener) == rack:
-        return _NONE
+        return NO_NODE
     candidates = [
         follower
         for follower in leader.followers
@@ -33,7 +33,7 @@ def preferred_read_replica(
         and _rack(image, follower.replica_id, listener) == rack
     ]
     if not candidates:
-        return _NONE
+        return NO_NODE
     best = max(candidates, key=lambda f: (f.log_end_offset, f.last_caught_up_ms, -f.replica_id))
     return best.replica_id
 

@@ -19,9 +19,9 @@ from spindle.cli.tools.consumption import (
 from spindle.cli.tools.record_format import RecordFormat
 from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.reader import ConsumedRecord
-from spindle.client.offsets import EARLIEST, LATEST, READ_COMMITTED
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.protocol.sentinels import EARLIEST, LATEST, READ_COMMITTED
 
 _MS: Final = 1000
 _FIELDS: Final = ("timestamp", "partition", "offset", "epoch", "headers", "key", "value")

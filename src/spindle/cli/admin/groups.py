@@ -33,9 +33,9 @@ from spindle.client.admin.groups import (
 )
 from spindle.client.admin.refusals import refusal_text
 from spindle.client.blocking.client import WireClient
-from spindle.client.offsets import EARLIEST, LATEST
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.protocol.sentinels import EARLIEST, LATEST
 
 _MS: Final = 1000
 _DEAD: Final = "Dead"

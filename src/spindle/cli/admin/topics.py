@@ -29,11 +29,11 @@ from spindle.client.admin.topics import (
     list_topics,
 )
 from spindle.client.blocking.client import WireClient
-from spindle.client.offsets import EARLIEST, LATEST
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.common.uuids import uuid_text
 from spindle.config.resources import ConfigResourceType
+from spindle.protocol.sentinels import EARLIEST, LATEST
 
 
 @click.group(

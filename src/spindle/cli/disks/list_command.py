@@ -16,9 +16,9 @@ from spindle.cli.disks.documents import report_document
 from spindle.cli.disks.state_text import fill_text, silence_text, state_text
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
+from spindle.cli.history.forecast_options import HISTORY
+from spindle.cli.history.forecast_text import forecast_document, time_to_full_text
 from spindle.cli.numbers import WholeRange
-from spindle.cli.sampling.forecast_options import HISTORY
-from spindle.cli.sampling.forecast_text import forecast_document, time_to_full_text
 from spindle.cli.table import table_lines
 from spindle.cli.terminal import shortened
 from spindle.client.admin.cluster import describe_brokers

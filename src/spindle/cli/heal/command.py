@@ -9,10 +9,10 @@ from spindle.cli.durations import DurationMs
 from spindle.cli.examples import examples
 from spindle.cli.heal.fill_options import fill_options, healing_limits
 from spindle.cli.heal.time_window import HoursParameter
+from spindle.cli.history.forecast_options import forecast_options
 from spindle.cli.plan.plan_command import limit_options, limits_of
 from spindle.cli.progress import aborted_by_interrupt, printing
 from spindle.cli.renamed_option import RenamedOption
-from spindle.cli.sampling.forecast_options import forecast_options
 from spindle.cli.sizes import parse_size
 from spindle.client.blocking.client import WireClient
 from spindle.operations import HealSettings, HoursOfDay, PlanSettings, heal, keep_healing

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import Any, Final
 
+from spindle.cli.history.forecast_text import forecast_of, growth_bytes_text, time_to_full_text
 from spindle.cli.html.bars import span_bar
 from spindle.cli.html.frame import (
     about_cluster,
@@ -18,7 +19,6 @@ from spindle.cli.html.frame import (
 )
 from spindle.cli.html.markup import Markup
 from spindle.cli.html.plan_figures import fill_of
-from spindle.cli.sampling.forecast_text import forecast_of, growth_bytes_text, time_to_full_text
 from spindle.common.sizes import size_text
 from spindle.common.text import span_text
 from spindle.planner.forecast.time_to_full import Filling

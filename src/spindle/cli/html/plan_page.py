@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
 from typing import Any, Final
 
+from spindle.cli.history.forecast_text import forecast_of, time_to_full_text
 from spindle.cli.html.bars import fill_bar, present_bar, span_bar
 from spindle.cli.html.frame import (
     about_cluster,
@@ -23,7 +24,6 @@ from spindle.cli.html.frame import (
 )
 from spindle.cli.html.markup import Markup, element, joined
 from spindle.cli.html.plan_figures import fill_counts, fill_of, largest_flows, peak_bytes
-from spindle.cli.sampling.forecast_text import forecast_of, time_to_full_text
 from spindle.common.sizes import size_text
 from spindle.common.text import count_noun, duration_text, span_text
 

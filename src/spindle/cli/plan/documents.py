@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from spindle.cli.sampling.forecast_text import forecast_document
+from spindle.cli.history.forecast_text import forecast_document
 from spindle.operations.directories import directory_names
 from spindle.operations.forecasts import PlanForecast
 from spindle.operations.snapshot import ClusterSnapshot

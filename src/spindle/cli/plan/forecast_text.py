@@ -1,6 +1,6 @@
 """The times after a plan as text: fills at the horizon, and when directories are full."""
 
-from spindle.cli.sampling.forecast_text import short_time_to_full_text
+from spindle.cli.history.forecast_text import short_time_to_full_text
 from spindle.cli.table import narrowed_table_lines
 from spindle.cli.terminal import QUIET, Line
 from spindle.common.text import span_text

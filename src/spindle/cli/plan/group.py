@@ -6,7 +6,7 @@ from spindle.cli.examples import examples
 from spindle.cli.lazy import LazyGroup
 
 _PLAN: Final = "spindle.cli.plan"
-_SAMPLING: Final = "spindle.cli.sampling"
+_SAMPLING: Final = "spindle.cli.history"
 
 plan = LazyGroup(
     "plan",

@@ -13,6 +13,7 @@ import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.failure import CommandFailed
+from spindle.cli.history.forecast_options import forecast_options
 from spindle.cli.html.html_option import HTML, write_page
 from spindle.cli.html.plan_page import plan_page
 from spindle.cli.numbers import FiniteRange, WholeRange
@@ -20,7 +21,6 @@ from spindle.cli.plan.documents import head_document, plan_document, refusal_doc
 from spindle.cli.plan.forecast_text import forecast_lines
 from spindle.cli.plan.plan_text import note_lines, plan_lines
 from spindle.cli.renamed_option import RenamedOption
-from spindle.cli.sampling.forecast_options import forecast_options
 from spindle.cli.sizes import parse_size
 from spindle.cli.terminal import Line, show
 from spindle.client.blocking.client import WireClient

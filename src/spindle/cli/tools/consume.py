@@ -25,8 +25,8 @@ from spindle.cli.tools.options import (
     Options,
 )
 from spindle.cli.tools.record_format import DEFAULT_FORMATTER, RecordFormat, check_formatter
-from spindle.client.offsets import EARLIEST, LATEST
 from spindle.common.ids import TopicPartition
+from spindle.protocol.sentinels import EARLIEST, LATEST
 
 _LOGGER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 _TIMED_OUT: Final = (

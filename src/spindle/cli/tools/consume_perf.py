@@ -19,7 +19,7 @@ from spindle.cli.tools.options import (
     Option,
     Options,
 )
-from spindle.client.offsets import EARLIEST, LATEST
+from spindle.protocol.sentinels import EARLIEST, LATEST
 
 _MIB: Final = 1024 * 1024
 _MS: Final = 1000

@@ -20,9 +20,10 @@ from spindle.cli.tools.options import (
 )
 from spindle.cli.tools.topic_filter import is_internal, topic_filter
 from spindle.client.blocking.client import WireClient
-from spindle.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+from spindle.client.offsets import MAX_TIMESTAMP
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
+from spindle.protocol.sentinels import EARLIEST, LATEST, NO_OFFSET
 
 _EARLIEST_LOCAL: Final = -4
 _LATEST_TIERED: Final = -5
@@ -35,7 +36,6 @@ _NAMED: Final = {
     "latest-tiered": _LATEST_TIERED,
     "earliest-pending-upload": _EARLIEST_PENDING_UPLOAD,
 }
-_UNKNOWN_OFFSET: Final = -1
 _RULE: Final = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")
 _SERVER: Final = re.compile(r"[^:\s]+:\d+|\[[^\]\s]+\]:\d+")
 PartitionFilter = Callable[[TopicPartition], bool]
@@ -138,7 +138,7 @@ def _offsets(
                 err=True,
             )
             continue
-        if offset != _UNKNOWN_OFFSET:
+        if offset != NO_OFFSET:
             offsets[partition] = offset
     return offsets
 

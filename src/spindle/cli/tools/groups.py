@@ -42,10 +42,10 @@ from spindle.client.admin.groups import (
 )
 from spindle.client.admin.refusals import refusal_text
 from spindle.client.blocking.client import WireClient
-from spindle.client.offsets import LATEST
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.coordinator.consumer.subscriptions import check_regex
+from spindle.protocol.sentinels import LATEST
 
 _ACTIONS: Final = (
     "list",

@@ -17,9 +17,9 @@ from spindle.cli.tools.options import Options
 from spindle.client.admin.groups import committed_offsets
 from spindle.client.admin.refusals import exception_class
 from spindle.client.blocking.client import WireClient
-from spindle.client.offsets import EARLIEST, LATEST
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.protocol.sentinels import EARLIEST, LATEST
 
 SCENARIOS: Final = (
     "to-offset",

@@ -12,7 +12,7 @@ from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.settings import HostPort
 from spindle.client.blocking.transport import BlockingConnection
 from spindle.client.errors import ClientError, is_worth_retrying, raise_for
-from spindle.client.producing import ACKS_ALL, produce_batches_request
+from spindle.client.producing import produce_batches_request
 from spindle.client.transactions import LAST_PRODUCE_VERSION, ProducerIdentity
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.common.ids import TopicPartition
@@ -27,6 +27,7 @@ from spindle.protocol.records.batch import (
 )
 from spindle.protocol.records.builder import seal_batch
 from spindle.protocol.records.compression import compress
+from spindle.protocol.sentinels import ACKS_ALL
 
 _MAX_IN_FLIGHT: Final = 5
 """Brokers recognize the last five batches of a producer in a partition."""

@@ -35,7 +35,7 @@ from spindle.client.offsets import (
     found_offsets,
     list_offsets_request,
 )
-from spindle.client.producing import ACKS_ALL, Appended, appended, last_version, produce_request
+from spindle.client.producing import Appended, appended, last_version, produce_request
 from spindle.client.versions import PeerVersions
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
@@ -52,6 +52,7 @@ from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from spindle.protocol.messages.list_offsets import ListOffsetsResponse
 from spindle.protocol.messages.metadata import MetadataResponse
 from spindle.protocol.messages.produce import ProduceResponse
+from spindle.protocol.sentinels import ACKS_ALL
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)

@@ -6,7 +6,7 @@ from typing import Final
 
 from spindle.client.blocking.client import WireClient
 from spindle.client.errors import UnsupportedByPeer, raise_for
-from spindle.client.producing import ACKS_ALL, Appended, produce_request
+from spindle.client.producing import Appended, produce_request
 from spindle.client.transactions import ProducerIdentity
 from spindle.common.ids import TopicPartition
 from spindle.protocol import versions
@@ -16,6 +16,7 @@ from spindle.protocol.messages.init_producer_id import (
 )
 from spindle.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.protocol.sentinels import ACKS_ALL
 
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 _TRANSACTION_TIMEOUT_MS: Final = 0x7FFFFFFF

@@ -9,7 +9,6 @@ from spindle.client.cluster_metadata import BrokerAddress
 from spindle.client.errors import ClientError
 from spindle.client.fetching import AbortedProducer
 from spindle.client.isolation import shown_batches
-from spindle.client.offsets import READ_COMMITTED
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
@@ -17,6 +16,7 @@ from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.protocol import versions
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.records.record import RecordHeaders, decode_records
+from spindle.protocol.sentinels import READ_COMMITTED
 
 _WITHOUT_SESSION: Final = -1
 _LAST_VERSION_BY_NAME: Final = versions.FETCH_TOPIC_IDS - 1

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from spindle.client.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from spindle.client.security.settings import SecuritySettings, security_settings
 from spindle.common.errors import ConfigError
+from spindle.protocol.sentinels import READ_COMMITTED, READ_UNCOMMITTED
 
 _ISOLATION_LEVELS: Final = {
     "read_uncommitted": READ_UNCOMMITTED,

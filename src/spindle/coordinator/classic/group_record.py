@@ -8,8 +8,9 @@ from collections.abc import Iterable
 
 from spindle.coordinator.classic.classic_group import ClassicGroup, GroupState
 from spindle.coordinator.classic.member import ClassicMember
-from spindle.coordinator.records import NO_TIMESTAMP_MS, GroupRecord
+from spindle.coordinator.records import GroupRecord
 from spindle.protocol.messages.coordinator_records import GroupMetadataValue
+from spindle.protocol.sentinels import NO_TIMESTAMP
 
 
 def group_record(
@@ -64,7 +65,7 @@ def group_of(record: GroupRecord) -> ClassicGroup:
     value = record.value
     assert value is not None
     stamp_ms = value.current_state_timestamp
-    group = ClassicGroup(record.group_id, None if stamp_ms == NO_TIMESTAMP_MS else stamp_ms)
+    group = ClassicGroup(record.group_id, None if stamp_ms == NO_TIMESTAMP else stamp_ms)
     group.generation_id = value.generation
     group.protocol_type = value.protocol_type or None
     group.protocol_name = value.protocol
@@ -83,7 +84,7 @@ def group_of(record: GroupRecord) -> ClassicGroup:
 
 def _state_timestamp_ms(group: ClassicGroup) -> int:
     stamp_ms = group.state_timestamp_ms
-    return NO_TIMESTAMP_MS if stamp_ms is None else stamp_ms
+    return NO_TIMESTAMP if stamp_ms is None else stamp_ms
 
 
 def _stored_members(value: GroupMetadataValue) -> Iterable[ClassicMember]:

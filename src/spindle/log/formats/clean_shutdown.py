@@ -9,9 +9,9 @@ import json
 from typing import Final
 
 from spindle.common.ports import FileSystem
+from spindle.protocol.sentinels import NO_BROKER_EPOCH
 
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
-UNKNOWN_BROKER_EPOCH: Final = -1
 _VERSION: Final = 0
 
 
@@ -30,9 +30,9 @@ def read_clean_shutdown(file_system: FileSystem, directory: str) -> int | None:
         content = json.loads(file_system.read_bytes(path))
     except ValueError:
         # Older brokers leave an empty file: clean, but without an epoch.
-        return UNKNOWN_BROKER_EPOCH
+        return NO_BROKER_EPOCH
     epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
-    return epoch if isinstance(epoch, int) else UNKNOWN_BROKER_EPOCH
+    return epoch if isinstance(epoch, int) else NO_BROKER_EPOCH
 
 
 def remove_clean_shutdown(file_system: FileSystem, directory: str) -> bool:

@@ -7,7 +7,8 @@ from typing import Final
 from spindle.common.checksums import crc32c
 from spindle.common.errors import CorruptLog
 from spindle.common.ports import FileSystem
-from spindle.log.producers.entry import NO_OFFSET, BatchMetadata, ProducerStateEntry
+from spindle.log.producers.entry import BatchMetadata, ProducerStateEntry
+from spindle.protocol.sentinels import NO_OFFSET
 
 _HEAD: Final = Struct(">hIi")
 _ENTRY: Final = Struct(">qhiqiqiq")

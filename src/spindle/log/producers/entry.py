@@ -12,9 +12,9 @@ from spindle.protocol.records.batch import (
     BatchHeader,
     add_to_sequence,
 )
+from spindle.protocol.sentinels import NO_OFFSET
 
 CACHED_BATCHES: Final = 5
-NO_OFFSET: Final = -1
 _SEQUENCES: Final = 2**31
 
 

@@ -33,10 +33,10 @@ from spindle.log.segments.transaction_index import TransactionIndex
 from spindle.protocol.records.batch import (
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
-    NO_TIMESTAMP,
     BatchHeader,
     read_header,
 )
+from spindle.protocol.sentinels import NO_TIMESTAMP
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from spindle.log.formats.index_entries import TIME_ENTRY, TIME_ENTRY_KEY
 from spindle.log.formats.names import TIME_INDEX_SUFFIX, offset_name
 from spindle.log.open_files import FileHandles
 from spindle.log.segments.index_file import IndexFile
-from spindle.protocol.records.batch import NO_TIMESTAMP
+from spindle.protocol.sentinels import NO_TIMESTAMP
 
 
 class TimestampPosition(NamedTuple):

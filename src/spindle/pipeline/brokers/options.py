@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from spindle.client.blocking.settings import ClientSettings
-from spindle.client.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from spindle.columnar.corruption import CorruptBatches
 from spindle.pipeline.options.client import missing_servers, source_client
 from spindle.pipeline.options.common import common_options
@@ -32,6 +31,7 @@ from spindle.pipeline.options.values import MAX_INT, lower_names, number
 from spindle.pipeline.schemas.options import DECODING_OPTIONS
 from spindle.pipeline.schemas.rows import RAW_ROWS, RowDecoding
 from spindle.pipeline.segments.pushdown import PushedFilters
+from spindle.protocol.sentinels import READ_COMMITTED, READ_UNCOMMITTED
 
 SOURCE_OPTIONS: Final = (
     *SELECTIONS,

@@ -15,7 +15,6 @@ from typing import Final, TypeVar
 from spindle.client.blocking.client import WireClient
 from spindle.client.cluster_metadata import ClusterView, TopicView
 from spindle.client.errors import ClientError, RequestTimedOut, is_worth_retrying
-from spindle.client.offsets import EARLIEST, LATEST
 from spindle.columnar.decoder import MAX_OFFSET
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
@@ -41,6 +40,7 @@ from spindle.pipeline.options.limits import (
 )
 from spindle.pipeline.options.topics import Assign, Selection, Subscribe, SubscribePattern
 from spindle.pipeline.segments.pushdown import PushedFilters
+from spindle.protocol.sentinels import EARLIEST, LATEST
 
 T = TypeVar("T")
 Offsets = Mapping[TopicPartition, int]

@@ -8,7 +8,6 @@ import pyarrow as pa
 from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.fetcher import FetchedRun, PartitionFetcher, TopicReplaced
 from spindle.client.fetching import FetchLimits
-from spindle.client.offsets import EARLIEST, LATEST
 from spindle.columnar.corruption import corruption_log
 from spindle.columnar.decoder import BatchDecoder, RowFilter
 from spindle.columnar.transactions import AbortedTransactions
@@ -17,6 +16,7 @@ from spindle.pipeline.brokers.options import BrokerTaskOptions
 from spindle.pipeline.brokers.ranges import OffsetRange
 from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.segments.pushdown import PushedFilters
+from spindle.protocol.sentinels import EARLIEST, LATEST
 
 
 def read_ranges(

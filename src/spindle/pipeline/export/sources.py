@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from spindle.client.blocking.client import WireClient
-from spindle.client.offsets import LATEST
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import uuid_text
 from spindle.pipeline.brokers.options import SOURCE_OPTIONS, broker_read_options
@@ -29,6 +28,7 @@ from spindle.pipeline.segments.ranges import (
     resolve_ranges,
 )
 from spindle.pipeline.segments.reader import read_range
+from spindle.protocol.sentinels import LATEST
 
 if TYPE_CHECKING:
     from spindle.pipeline.brokers.ranges import OffsetRange

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from spindle.client.offsets import EARLIEST, LATEST
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.options.values import MAX_INT, MAX_LONG, choice, integer, json_object
+from spindle.protocol.sentinels import EARLIEST, LATEST
 
 STRATEGY_OPTION: Final = "startingOffsetsByTimestampStrategy"
 

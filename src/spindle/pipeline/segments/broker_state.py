@@ -15,9 +15,9 @@ from pathlib import Path
 from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.settings import ClientSettings
 from spindle.client.cluster_metadata import ClusterView
-from spindle.client.offsets import LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.segments.options import SegmentOptions
+from spindle.protocol.sentinels import LATEST, READ_COMMITTED, READ_UNCOMMITTED
 
 
 class NoLocalDirectories(ValueError):

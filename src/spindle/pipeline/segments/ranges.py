@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from spindle.client.fetching import AbortedProducer
-from spindle.client.offsets import EARLIEST, LATEST
 from spindle.columnar.segment_log import Position
 from spindle.columnar.transaction_state import aborted_transactions, overlapping
 from spindle.common.ids import TopicPartition
@@ -21,6 +20,7 @@ from spindle.pipeline.segments.discovery import DirectoryIdentity
 from spindle.pipeline.segments.options import SegmentOptions
 from spindle.pipeline.segments.partitions import ReadablePartition, describe
 from spindle.pipeline.segments.pushdown import PushedFilters
+from spindle.protocol.sentinels import EARLIEST, LATEST
 
 _MIN_TASK_BYTES: Final = 16 * 1024 * 1024
 _MAX_TASK_BYTES: Final = 256 * 1024 * 1024

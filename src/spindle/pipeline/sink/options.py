@@ -11,7 +11,6 @@ from enum import Enum
 from typing import Final
 
 from spindle.client.blocking.settings import ClientSettings
-from spindle.client.producing import ACKS_ALL
 from spindle.pipeline.options.client import (
     broker_client,
     kafka_properties,
@@ -21,6 +20,7 @@ from spindle.pipeline.options.client import (
 from spindle.pipeline.options.values import MAX_INT, choice, lower_names, number_in
 from spindle.pipeline.sink.batching import BatchLimits
 from spindle.protocol.records.compression import CODEC_NAMES
+from spindle.protocol.sentinels import ACKS_ALL
 
 WRITE_OPTIONS: Final = (
     "topic",

@@ -19,11 +19,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from spindle.client.offsets import LATEST
 from spindle.pipeline.brokers.options import BrokerReadOptions, read_options
 from spindle.pipeline.options.limits import AtPosition, stream_start
 from spindle.pipeline.options.values import MAX_LONG, lower_names, number_in, optional_number
 from spindle.pipeline.streaming.admission import DEFAULT_MAX_DELAY_MS, TriggerLimits
+from spindle.protocol.sentinels import LATEST
 
 _UNITS_MS: Final = {
     "": 1,

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from spindle.client.blocking.client import WireClient
-from spindle.client.offsets import EARLIEST, LATEST
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID, Uuid
@@ -45,6 +44,7 @@ from spindle.pipeline.streaming.continuity import (
 from spindle.pipeline.streaming.offset_commits import OffsetCommits
 from spindle.pipeline.streaming.options import StreamReadOptions
 from spindle.pipeline.streaming.position import StreamPosition
+from spindle.protocol.sentinels import EARLIEST, LATEST
 
 _LOG: Final = logging.getLogger(__name__)
 _MS: Final = 1000

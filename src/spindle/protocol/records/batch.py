@@ -18,7 +18,6 @@ HEADER_BYTES: Final = 61
 LOG_OVERHEAD_BYTES: Final = 12
 """The size of base offset and batch length, which `batch_length` does not count."""
 MAGIC: Final = 2
-NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1

@@ -20,13 +20,13 @@ from spindle.protocol.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    NO_TIMESTAMP,
     TIMESTAMP_TYPE_FLAG,
     TRANSACTIONAL_FLAG,
     BatchHeader,
 )
 from spindle.protocol.records.compression import compress
 from spindle.protocol.records.record import Record, RecordHeaders, encode_record
+from spindle.protocol.sentinels import NO_TIMESTAMP
 
 _NO_HEADERS: Final = b"\0"
 

@@ -21,7 +21,6 @@ from spindle.protocol.records.batch import (
     MAGIC,
     MAGIC_POSITION,
     NO_PRODUCER_ID,
-    NO_TIMESTAMP,
     TIMESTAMP_TYPE_FLAG,
     TRANSACTIONAL_FLAG,
     BatchHeader,
@@ -37,6 +36,7 @@ from spindle.protocol.records.record import (
     decode_bounded,
     longest_record_bytes,
 )
+from spindle.protocol.sentinels import NO_TIMESTAMP
 
 NO_LIMIT_MS: Final = 2**63 - 1
 NO_LIMIT_BYTES: Final = 2**31 - 9

@@ -12,13 +12,13 @@ from spindle.common.uuids import Uuid
 from spindle.config.broker_values import BrokerValues
 from spindle.config.sasl_settings import check_dynamic_users
 from spindle.disks.cordons import Cordon
-from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from spindle.log.log_config import LogConfig
 from spindle.metadata.cluster import directories_changed_in_epoch
 from spindle.metadata.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL, SUPPORTED_FEATURES
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
 from spindle.metadata.local_changes import local_changes
+from spindle.protocol.sentinels import NO_BROKER_EPOCH
 from spindle.publication.loader import Publication
 from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import ReplicaManager
@@ -414,7 +414,7 @@ class BrokerServer:
 
     async def _close_logs(self) -> None:
         epoch = self.lifecycle.broker_epoch
-        if epoch == UNKNOWN_BROKER_EPOCH:
+        if epoch == NO_BROKER_EPOCH:
             # Not registered in this run: the logs are as the previous run left them.
             epoch = self._env.previous_broker_epoch
         await close_logs(self._env.directories, epoch)

@@ -24,13 +24,12 @@ from spindle.log.log import Log
 from spindle.protocol.message import Message
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.messages.list_offsets import ListOffsetsResponse
+from spindle.protocol.sentinels import EARLIEST, LATEST
 from spindle.raft.ready import Destination
 from spindle.replicas.follower_appends import apply_leader_answers
 from spindle.replicas.partition import Partition
 from spindle.replicas.ports import FetchStart
 from spindle.replication.fetcher import (
-    EARLIEST,
-    LATEST,
     Fetcher,
     FetcherSettings,
     FindLeaderOffsets,

@@ -21,13 +21,13 @@ from spindle.protocol.messages.metadata_records import (
     BeginTransactionRecord,
     EndTransactionRecord,
 )
+from spindle.protocol.sentinels import NO_LEADER_EPOCH
 from spindle.publication.publishers import ImagePublisher
 from spindle.raft.ready import LeaderAndEpoch, NotLeader
 from spindle.runtime.controller.controller_counters import ControllerHistory
 
 logger = logging.getLogger(__name__)
 
-NO_EPOCH: Final = -1
 _TRANSACTION_MARKERS: Final = (
     BeginTransactionRecord,
     EndTransactionRecord,
@@ -102,7 +102,7 @@ class SpeculativeLog:
         clock: Callable[[], int],
         history: ControllerHistory,
     ) -> None:
-        self.epoch = NO_EPOCH
+        self.epoch = NO_LEADER_EPOCH
         self.image = publisher.image
         self._quorum = quorum
         self._publisher = publisher
@@ -114,7 +114,7 @@ class SpeculativeLog:
 
     @property
     def is_active(self) -> bool:
-        return self.epoch != NO_EPOCH
+        return self.epoch != NO_LEADER_EPOCH
 
     def begin(self, epoch: int) -> None:
         """Start from the committed image as the active controller of `epoch`."""
@@ -124,7 +124,7 @@ class SpeculativeLog:
 
     def end(self) -> None:
         """Drop what is not committed; requests that wait for it fail with NOT_CONTROLLER."""
-        self.epoch = NO_EPOCH
+        self.epoch = NO_LEADER_EPOCH
         self.image = self._publisher.image
         while self._pending:
             waiting = self._pending.popleft().committed

@@ -13,7 +13,8 @@ from spindle.log.log_values import AppendInfo, FetchedRecords
 from spindle.log.producers.verification import NO_TRANSACTION, TransactionContext
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.validation import AppendOrigin
-from spindle.replicas.partition import ACKS_ALL, Partition
+from spindle.protocol.sentinels import ACKS_ALL
+from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import ReplicaManager
 
 _READ_BYTES: Final = 1024 * 1024

@@ -9,9 +9,10 @@ from spindle.common.ports import FileSystem
 from spindle.disks.directory_store import DirectoryStore, LoadedLogs
 from spindle.disks.executor import DirectoryExecutor
 from spindle.disks.log_directory import LogDirectory
-from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH, read_clean_shutdown
+from spindle.log.formats.clean_shutdown import read_clean_shutdown
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
+from spindle.protocol.sentinels import NO_BROKER_EPOCH
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ def previous_broker_epoch(
         epochs.append(epoch)
     first = epochs[0]
     if first is None or any(epoch != first for epoch in epochs):
-        return UNKNOWN_BROKER_EPOCH
+        return NO_BROKER_EPOCH
     return first
 
 

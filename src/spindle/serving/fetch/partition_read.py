@@ -13,9 +13,9 @@ from spindle.log.segments.file_range import FileRange
 from spindle.protocol import versions
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.records.batch import batches
+from spindle.protocol.sentinels import NO_OFFSET, READ_COMMITTED
 from spindle.replicas.partition import Partition
 from spindle.replication.fetch_session import FetchedPartition
-from spindle.replication.followers import UNKNOWN_OFFSET
 from spindle.serving.context import RequestContext
 from spindle.serving.fetch.fetch_states import ReadState
 from spindle.serving.permissions import may_use_cluster, may_use_topic
@@ -24,7 +24,6 @@ from spindle.serving.services import BrokerServices
 
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 
-_READ_COMMITTED: Final = 1
 _NO_DIVERGENCE: Final = PartitionData.EpochEndOffset()
 _SAME_LEADER: Final = PartitionData.LeaderIdAndEpoch()
 _NO_SNAPSHOT: Final = PartitionData.SnapshotId()
@@ -88,7 +87,7 @@ def fetcher_of(context: RequestContext, request: FetchRequest) -> FetchRequester
         version,
         context.listener,
         request.rack_id,
-        request.isolation_level == _READ_COMMITTED and not is_replica,
+        request.isolation_level == READ_COMMITTED and not is_replica,
         is_replica,
         is_replica or version < versions.FETCH_FROM_FOLLOWER,
         context,
@@ -331,11 +330,11 @@ class PartitionRead:
         high watermark (KIP-392).
         """
         wanted, data = self.wanted, self.data
-        if wanted.log_start_offset not in (UNKNOWN_OFFSET, data.log_start_offset):
+        if wanted.log_start_offset not in (NO_OFFSET, data.log_start_offset):
             return True
         return (
             wanted.session.serves_consumers
-            and wanted.high_watermark != UNKNOWN_OFFSET
+            and wanted.high_watermark != NO_OFFSET
             and wanted.high_watermark != data.high_watermark
         )
 

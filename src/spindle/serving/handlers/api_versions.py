@@ -10,10 +10,10 @@ from spindle.metadata.image import MetadataImage
 from spindle.protocol import versions
 from spindle.protocol.api import API_VERSIONS, APIS, PRODUCE
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from spindle.protocol.sentinels import NO_NODE
 from spindle.serving.context import RequestContext
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-_NO_NODE: Final = -1
 
 
 class AnsweringBroker(NamedTuple):
@@ -54,7 +54,7 @@ def _is_valid(request: ApiVersionsRequest, version: int) -> bool:
 
     Fields that the version does not have are null or -1.
     """
-    if (request.cluster_id is None) != (request.node_id == _NO_NODE):
+    if (request.cluster_id is None) != (request.node_id == NO_NODE):
         return False
     return version < versions.API_VERSIONS_CLIENT_SOFTWARE or bool(
         _SOFTWARE.fullmatch(request.client_software_name)

@@ -5,8 +5,6 @@ of commit and fetch, by id since version 10 (KIP-848, KIP-516). The coordinator 
 a commit always the id too, so that an offset does not outlive its topic.
 """
 
-from typing import Final
-
 from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import ZERO_UUID
@@ -26,12 +24,11 @@ from spindle.protocol import versions
 from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from spindle.protocol.sentinels import NO_OFFSET
 from spindle.serving.context import RequestContext
 from spindle.serving.cooperative import cooperatively
 from spindle.serving.handlers.groups import GroupServices, client_of
 from spindle.serving.permissions import check_group, may_use_topic
-
-_NO_OFFSET: Final = -1
 
 RequestedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
 RequestedTopic = RequestedGroup.OffsetFetchRequestTopics
@@ -279,7 +276,7 @@ def _failed_topic(topic: RequestedTopic, code: ErrorCode) -> FetchedTopic:
         topic_id=topic.topic_id,
         partitions=[
             FetchedPartition(
-                partition_index=index, committed_offset=_NO_OFFSET, metadata="", error_code=code
+                partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=code
             )
             for index in topic.partition_indexes
         ],

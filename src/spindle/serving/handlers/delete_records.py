@@ -1,7 +1,7 @@
 """DeleteRecords: move the log start forward, on every replica that is alive (KIP-107)."""
 
 from collections.abc import Awaitable, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed, error_code
@@ -11,13 +11,11 @@ from spindle.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
 )
+from spindle.protocol.sentinels import HIGH_WATERMARK, NO_OFFSET
 from spindle.replicas.partition import LowWatermarkReached, Partition
 from spindle.serving.context import RequestContext
 from spindle.serving.permissions import may_use_topic
 from spindle.serving.services import BrokerServices
-
-_HIGH_WATERMARK: Final = -1
-_NO_LOW_WATERMARK: Final = -1
 
 Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
 Result = Topic.DeleteRecordsPartitionResult
@@ -46,7 +44,7 @@ async def delete_records(
         is_denied = not may_use_topic(services, context, Operation.DELETE, topic.name)
         # A partition that is named twice is answered once, for the last offset.
         for asked in {p.partition_index: p for p in topic.partitions}.values():
-            result = Result(partition_index=asked.partition_index, low_watermark=_NO_LOW_WATERMARK)
+            result = Result(partition_index=asked.partition_index, low_watermark=NO_OFFSET)
             answer.partitions.append(result)
             if is_denied:
                 result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -77,7 +75,7 @@ async def _delete(services: BrokerServices, name: str, offset: int, result: Resu
         raise ApiError(code)
     if not partition.log.config.deletes_old_segments:
         raise ApiError(ErrorCode.POLICY_VIOLATION)
-    target = partition.high_watermark if offset == _HIGH_WATERMARK else offset
+    target = partition.high_watermark if offset == HIGH_WATERMARK else offset
     if not 0 <= target <= partition.high_watermark:
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
     await _move_start(services, partition, target)

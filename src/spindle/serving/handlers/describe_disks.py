@@ -10,6 +10,7 @@ from spindle.disks.device_health import DeviceHealth
 from spindle.disks.io_counts import DirectoryIo, OperationCounts
 from spindle.disks.log_directory import LogDirectory
 from spindle.protocol.messages.describe_disks import DescribeDisksRequest, DescribeDisksResponse
+from spindle.protocol.sentinels import NO_BROKER_EPOCH
 from spindle.replicas.directory_counts import DirectoryCounts
 from spindle.replicas.moves.move import Move
 from spindle.replicas.rebuilds import Rebuild
@@ -19,7 +20,6 @@ from spindle.serving.permissions import CLUSTER_DENIED, may_use_cluster
 from spindle.serving.services import BrokerServices
 
 Disk = DescribeDisksResponse.Disk
-_UNKNOWN_EPOCH: Final = -1
 _UNKNOWN_SPACE: Final = (-1, -1)
 
 
@@ -40,7 +40,7 @@ async def describe_disks(
     health = services.device_health([directory.path for directory in replicas.directories])
     own = services.metadata.image.cluster.brokers.get(services.node_id)
     return DescribeDisksResponse(
-        broker_epoch=own.epoch if own is not None else _UNKNOWN_EPOCH,
+        broker_epoch=own.epoch if own is not None else NO_BROKER_EPOCH,
         steady_ms=services.steady_ms(),
         move_limit_bytes_per_second=services.move_throttle.limit_bytes_per_s,
         disks=[

@@ -15,14 +15,13 @@ from spindle.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+from spindle.protocol.sentinels import EARLIEST, LATEST, NO_NODE
 from spindle.replicas.partition import Partition
 from spindle.serving.context import RequestContext
 from spindle.serving.cooperative import cooperatively
 from spindle.serving.permissions import may_use_cluster, may_use_topic
 from spindle.serving.services import BrokerServices
 
-LATEST: Final = -1
-EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
@@ -38,7 +37,6 @@ _DAMAGE: Final = (
     ErrorCode.INVALID_RECORD,
     ErrorCode.MESSAGE_TOO_LARGE,
 )
-_CONSUMER: Final = -1
 _DEBUGGING_CONSUMER: Final = -2
 
 Answer = ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse
@@ -143,7 +141,7 @@ async def _offset(
 def _is_too_early(partition: Partition, request: ListOffsetsRequest) -> bool:
     """Return True if the previous leader may have returned a higher high watermark."""
     leader = partition.leader
-    return request.replica_id == _CONSUMER and leader is not None and leader.is_new
+    return request.replica_id == NO_NODE and leader is not None and leader.is_new
 
 
 def _not_available(context: RequestContext) -> ErrorCode:
@@ -154,7 +152,7 @@ def _not_available(context: RequestContext) -> ErrorCode:
 
 def _limit(partition: Partition, request: ListOffsetsRequest) -> int:
     """Return the end of the part of the log that the client may read (exclusive)."""
-    if request.replica_id != _CONSUMER:
+    if request.replica_id != NO_NODE:
         return partition.log.log_end_offset
     return partition.last_stable_offset if request.isolation_level else partition.high_watermark
 

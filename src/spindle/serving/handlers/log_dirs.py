@@ -15,13 +15,13 @@ from spindle.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from spindle.protocol.sentinels import NO_LAG
 from spindle.serving.context import RequestContext
 from spindle.serving.permissions import may_use_cluster
 from spindle.serving.services import BrokerServices
 
 _MAX_DIRECTORY_NAME_BYTES: Final = 255
 _FUTURE_SUFFIX_BYTES: Final = len(".") + 32 + len("-future")
-_UNKNOWN_LAG: Final = -1
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
 TopicAnswer = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
@@ -84,7 +84,7 @@ async def _describe(
         if move.target is directory:
             add(move.partition.topic_partition, move.future, move.lag, is_future=True)
     for future in services.replicas.futures.in_directory(directory):
-        add(future.topic_partition, future, _UNKNOWN_LAG, is_future=True)
+        add(future.topic_partition, future, NO_LAG, is_future=True)
     return result
 
 

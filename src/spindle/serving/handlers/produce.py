@@ -20,7 +20,8 @@ from spindle.protocol.records.validation import (
     RecordsRejected,
     check_produce_request,
 )
-from spindle.replicas.partition import ACKS_ALL, Partition
+from spindle.protocol.sentinels import ACKS_ALL
+from spindle.replicas.partition import Partition
 from spindle.serving.context import RequestContext
 from spindle.serving.permissions import check_transactional_id, may_use_topic
 from spindle.serving.ports import CATCH_UP_S

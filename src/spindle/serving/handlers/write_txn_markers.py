@@ -14,7 +14,7 @@ from spindle.protocol.messages.write_txn_markers import (
 )
 from spindle.protocol.records.control import EndTransactionMarker, build_end_transaction
 from spindle.protocol.records.validation import AppendOrigin
-from spindle.replicas.partition import ACKS_ALL
+from spindle.protocol.sentinels import ACKS_ALL
 from spindle.serving.context import RequestContext
 from spindle.serving.permissions import may_use_cluster
 from spindle.serving.services import BrokerServices

@@ -5,7 +5,7 @@ from typing import Final
 from spindle.cli.examples import examples
 from spindle.cli.lazy import LazyGroup
 
-_HISTORY: Final = "spindle.cli.sampling"
+_HISTORY: Final = "spindle.cli.history"
 
 history = LazyGroup(
     "history",

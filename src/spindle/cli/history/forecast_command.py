@@ -11,9 +11,9 @@ import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
+from spindle.cli.history.forecast_text import forecast_document, growth_text, time_to_full_text
 from spindle.cli.html.forecast_page import forecast_page
 from spindle.cli.html.html_option import HTML, write_page
-from spindle.cli.sampling.forecast_text import forecast_document, growth_text, time_to_full_text
 from spindle.cli.table import narrowed_table_lines
 from spindle.cli.terminal import QUIET, UNUSUAL, Line, show, wrapped
 from spindle.client.blocking.client import WireClient
