@@ -9,7 +9,7 @@ from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.disks.directory_store import DirectoryStore
 from spindle.log.errors import DuplicateLogDirectories, LogDeleted, UnexpectedDirectory
-from spindle.log.formats.checkpoints import read_offset_checkpoint
+from spindle.log.formats.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 from spindle.log.formats.clean_shutdown import read_clean_shutdown
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
@@ -55,6 +55,36 @@ def test_a_fresh_directory_gets_empty_checkpoints() -> None:
         "replication-offset-checkpoint",
     ]
     assert all(files.size(f"{ROOT}/{name}") == 0 for name in files.list_directory(ROOT))
+
+
+def test_logs_with_records_that_are_missing_are_known_until_they_are_created() -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0, A1)
+    create(directory, B0, count=0)
+    directory.close(1)
+    for where in (A0, B0):
+        files.remove_tree(f"{ROOT}/{where.topic}-{where.partition}")
+    for _ in range(2):  # the evidence outlives a start and its checkpoints
+        again = opened(files)
+        assert again.missing_at_start == {A0}
+        again.checkpoint_recovery_points()
+        again.checkpoint_high_watermarks()
+    create(again, A0)
+    assert again.missing_at_start == set()
+    again.checkpoint_recovery_points()
+    assert offsets(files, "recovery-point-offset-checkpoint")[A0] == 0
+
+
+def test_the_entries_of_a_missing_log_that_no_replica_needs_are_dropped() -> None:
+    files = MemoryFileSystem()
+    opened(files)
+    write_offset_checkpoint(files, f"{ROOT}/replication-offset-checkpoint", {A0: 3, A1: 0})
+    directory = opened(files)
+    assert directory.missing_at_start == {A0}
+    directory.forget_missing([A0])
+    directory.checkpoint_high_watermarks()
+    assert offsets(files, "replication-offset-checkpoint") == {}
 
 
 def test_a_new_partition_has_kafkas_files() -> None:

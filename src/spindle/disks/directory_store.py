@@ -6,7 +6,7 @@ mean that the directory is lost until the next start; the caller then gives it u
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from spindle.common.errors import CorruptLog
@@ -105,6 +105,7 @@ class DirectoryStore:
         "deleted_at_start",
         "future_logs",
         "logs",
+        "missing_at_start",
         "new_epochs",
         "path",
         "storage",
@@ -129,6 +130,9 @@ class DirectoryStore:
         self._seen_flush_requests = -1
         self.deleted_at_start: list[DeletedLog] = []
         """The `-delete` directories that `load` found, until `remove_deleted` or `restore`."""
+        self.missing_at_start: set[TopicPartition] = set()
+        """Partitions with records by the checkpoints, of which `load` found no log here, until a
+        log is created. Other threads may ask as well."""
 
     # Loading.
 
@@ -177,6 +181,7 @@ class DirectoryStore:
         for deleted in self.deleted_at_start:
             if counts[deleted.topic_partition] == 1:  # the checkpoints know no topic ids
                 self._keep_offsets(deleted.topic_partition)
+        self._find_missing(parsed for _, parsed in partition_directories)
         for count, (name, parsed) in enumerate(to_load, start=1):
             topic_partition = parsed.topic_partition
             log = load_log(
@@ -222,6 +227,29 @@ class DirectoryStore:
             for checkpoint in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
             if where in self._stored[checkpoint]
         }
+
+    def _find_missing(self, present: Iterable[DirectoryName]) -> None:
+        """Find the logs that had records and are missing; keep their checkpoint entries.
+
+        The next checkpoint would drop the entries, and a later start would have no evidence.
+        """
+        had_records = {
+            where
+            for checkpoint in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
+            for where, offset in self._stored[checkpoint].items()
+            if offset > 0
+        }
+        self.missing_at_start = had_records - {
+            name.topic_partition for name in present if name.kind is not DirectoryKind.STRAY
+        }
+        for where in self.missing_at_start:
+            self._keep_offsets(where)
+
+    def forget_missing(self, gone: Collection[TopicPartition]) -> None:
+        """Forget logs in `missing_at_start`; the next checkpoints drop their entries."""
+        for where in self.missing_at_start.intersection(gone):
+            self.missing_at_start.discard(where)
+            self._kept_offsets.pop(where, None)
 
     def _topic_id(self, name: str) -> Uuid | None:
         """Return the topic id in a directory whose removal may have been interrupted."""
@@ -313,6 +341,7 @@ class DirectoryStore:
         """Remove an earlier log of this name from the checkpoints, which know no topic ids."""
         self._cleaner_offsets.pop(topic_partition, None)
         self._kept_offsets.pop(topic_partition, None)
+        self.missing_at_start.discard(topic_partition)
         self._aside.pop(topic_partition, None)
         for checkpoint, write in (
             (RECOVERY_POINTS, self.checkpoint_recovery_points),
@@ -682,4 +711,5 @@ class DirectoryStore:
         for logs in (self.logs, self.future_logs, self.stray_logs, self._aside):
             logs.clear()
         self.deleted_at_start.clear()
+        self.missing_at_start.clear()
         self.storage.handles.abandon()
