@@ -277,6 +277,39 @@ class TestDeletion:
         assert again.delete_expired(NOW_MS + 100) == 1
         assert again.deleted_at_start == []
 
+    def test_a_log_that_is_kept_before_its_removal_comes_back_with_its_log_start(self) -> None:
+        files = MemoryFileSystem()
+        directory = opened(files)
+        create(directory, A0)
+        log = directory.logs[A0]
+        log.update_high_watermark(3)
+        log.increment_log_start_offset(2)
+        directory.checkpoint_log_starts()
+        log.rename("a-0.0123456789abcdef0123456789abcdef-delete")
+        again = opened(files)
+        (deleted,) = again.deleted_at_start
+        again.remove_deleted(deleted, NOW_MS + 100)
+        again.checkpoint_log_starts()
+        assert again.delete_expired(NOW_MS + 99) == 0
+        assert again.keep_deleted(deleted) is deleted
+        assert again.delete_expired(NOW_MS + 100) == 0
+        restored = again.restore(deleted, A0, CONFIG, NOW_MS)
+        assert restored.log_start_offset == 2
+
+    def test_the_entries_of_a_removed_log_go_with_it(self) -> None:
+        files = MemoryFileSystem()
+        directory = opened(files)
+        create(directory, A0)
+        directory.checkpoint_recovery_points()
+        directory.logs[A0].rename("a-0.0123456789abcdef0123456789abcdef-delete")
+        again = opened(files)
+        (deleted,) = again.deleted_at_start
+        again.remove_deleted(deleted, NOW_MS + 100)
+        assert again.delete_expired(NOW_MS + 100) == 1
+        assert again.keep_deleted(deleted) is None
+        again.checkpoint_recovery_points()
+        assert offsets(files, "recovery-point-offset-checkpoint") == {}
+
     def test_a_log_that_was_set_aside_comes_back_with_its_offsets_after_two_starts(self) -> None:
         files = MemoryFileSystem()
         directory = opened(files)

@@ -100,6 +100,7 @@ class DirectoryStore:
         "_cleaner_offsets",
         "_is_loaded",
         "_kept_offsets",
+        "_removed_later",
         "_seen_flush_requests",
         "_stored",
         "deleted_at_start",
@@ -126,6 +127,7 @@ class DirectoryStore:
         self._cleaner_offsets: dict[TopicPartition, int] = {}
         self._stored: dict[str, Mapping[TopicPartition, int]] = {}
         self._kept_offsets: dict[TopicPartition, Mapping[str, int]] = {}
+        self._removed_later: dict[str, TopicPartition] = {}
         self._is_loaded = False
         self._seen_flush_requests = -1
         self.deleted_at_start: list[DeletedLog] = []
@@ -479,9 +481,19 @@ class DirectoryStore:
     def remove_deleted(self, deleted: DeletedLog, due_ms: int) -> None:
         """Remove a `-delete` directory that `load` found once the time is `due_ms`."""
         self.deleted_at_start.remove(deleted)
-        self._kept_offsets.pop(deleted.topic_partition, None)
         size_bytes = self.bytes_of_deleted(deleted)
-        self.storage.delete_later(f"{self.path}/{deleted.name}", due_ms, size_bytes)
+        path = f"{self.path}/{deleted.name}"
+        self._removed_later[path] = deleted.topic_partition
+        self.storage.delete_later(path, due_ms, size_bytes)
+
+    def keep_deleted(self, deleted: DeletedLog) -> DeletedLog | None:
+        """Undo `remove_deleted`; return None if the records are removed already."""
+        path = f"{self.path}/{deleted.name}"
+        self.storage.keep(path)
+        if self._removed_later.pop(path, None) is None or not self.bytes_of_deleted(deleted):
+            return None
+        self.deleted_at_start.append(deleted)
+        return deleted
 
     def bytes_of_deleted(self, deleted: DeletedLog) -> int:
         """Return the bytes of the segments in a `-delete` directory; 0 if it is gone."""
@@ -592,7 +604,13 @@ class DirectoryStore:
 
     def delete_expired(self, now_ms: int) -> int:
         """Remove renamed files and directories whose delay is over; return how many."""
-        return self.storage.delete_expired(now_ms)
+        count = self.storage.delete_expired(now_ms)
+        if count and self._removed_later:
+            for path, where in list(self._removed_later.items()):
+                if not self.storage.is_removed_later(path):
+                    del self._removed_later[path]
+                    self._kept_offsets.pop(where, None)
+        return count
 
     def capacity(self) -> tuple[int, int]:
         """Return (total, usable) bytes of the file system (KIP-827)."""

@@ -708,6 +708,7 @@ class ReplicaManager:
     def on_directory_failed(self, directory: LogDirectory) -> None:
         """Fail at once everything that waits on the partitions of a dead directory."""
         self.moves.directory_failed(directory)
+        self.futures.directory_failed(directory)
         partitions = self.in_directory(directory)
         if not partitions:
             return
