@@ -575,6 +575,11 @@ class ReplicaManager:
 
     def _report_directory(self, partition: Partition, registration: PartitionRegistration) -> None:
         if self.rebuilds.hides(partition):
+            recorded = registration.directory(self.broker_id)
+            if self.rebuilds.must_stay_lost(partition) and recorded != DIRECTORY_LOST:
+                # A request that has timed out here can reach the controller after a later one.
+                index = partition.topic_partition.partition
+                self._on_misplaced(partition.topic_id, index, DIRECTORY_LOST)
             return
         actual = partition.directory.directory_id
         if self.moves.recorded(partition, registration.directory(self.broker_id)):
