@@ -7,6 +7,7 @@ from log_builders import NOW_MS, append, new_storage, search, values
 
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
+from spindle.disks import directory_store
 from spindle.disks.directory_store import DirectoryStore
 from spindle.log.errors import DuplicateLogDirectories, LogDeleted, UnexpectedDirectory
 from spindle.log.formats.checkpoints import read_offset_checkpoint, write_offset_checkpoint
@@ -295,6 +296,27 @@ class TestDeletion:
         assert again.delete_expired(NOW_MS + 100) == 0
         restored = again.restore(deleted, A0, CONFIG, NOW_MS)
         assert restored.log_start_offset == 2
+
+    def test_a_former_log_has_its_log_start_if_a_kill_comes_before_the_new_log(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        files = MemoryFileSystem()
+        directory = opened(files)
+        create(directory, A0)
+        log = directory.logs[A0]
+        log.update_high_watermark(3)
+        log.increment_log_start_offset(2)
+        directory.checkpoint_log_starts()
+
+        def killed(*_: object) -> Log:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(directory_store, "create_log", killed)
+            directory.begin_anew(log, UNIQUE, NOW_MS)
+        again = opened(files)
+        (deleted,) = again.deleted_at_start
+        assert again.restore(deleted, A0, CONFIG, NOW_MS).log_start_offset == 2
 
     def test_the_entries_of_a_removed_log_go_with_it(self) -> None:
         files = MemoryFileSystem()

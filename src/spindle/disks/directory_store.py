@@ -428,9 +428,16 @@ class DirectoryStore:
         The former log stays until `remove_former` or `put_former_back`. A start that finds both
         keeps it until the replica is in sync; one that finds it alone restores it.
         """
-        log.rename(deleted_directory(log.topic_partition, unique))
+        where = log.topic_partition
+        log.rename(deleted_directory(where, unique))
         self._forget(log)
-        return self.create(log.topic_partition, log.topic_id, log.config, now_ms)
+        # The checkpoint entries stay until the new log exists. If the process is killed before, the
+        # next start restores the former log, and needs its log start.
+        name = current_directory(where)
+        new = create_log(self.storage, name, where, log.topic_id, log.config, now_ms)
+        self._add(new, DirectoryKind.CURRENT)
+        self._forget_predecessor(where)
+        return new
 
     def remove_former(self, former: Log, now_ms: int) -> None:
         """Remove a log that `begin_anew` renamed, after `file.delete.delay.ms`."""
