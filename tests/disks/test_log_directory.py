@@ -311,9 +311,10 @@ class TestDeletion:
         def killed(*_: object) -> Log:
             raise KeyboardInterrupt
 
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        with monkeypatch.context() as patch:
             patch.setattr(directory_store, "create_log", killed)
-            directory.begin_anew(log, UNIQUE, NOW_MS)
+            with pytest.raises(KeyboardInterrupt):
+                directory.begin_anew(log, UNIQUE, NOW_MS)
         again = opened(files)
         (deleted,) = again.deleted_at_start
         assert again.restore(deleted, A0, CONFIG, NOW_MS).log_start_offset == 2
