@@ -7,9 +7,10 @@ from log_builders import NOW_MS, append, new_storage, search, values
 
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
+from spindle.disks import directory_store
 from spindle.disks.directory_store import DirectoryStore
 from spindle.log.errors import DuplicateLogDirectories, LogDeleted, UnexpectedDirectory
-from spindle.log.formats.checkpoints import read_offset_checkpoint
+from spindle.log.formats.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 from spindle.log.formats.clean_shutdown import read_clean_shutdown
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
@@ -55,6 +56,36 @@ def test_a_fresh_directory_gets_empty_checkpoints() -> None:
         "replication-offset-checkpoint",
     ]
     assert all(files.size(f"{ROOT}/{name}") == 0 for name in files.list_directory(ROOT))
+
+
+def test_logs_with_records_that_are_missing_are_known_until_they_are_created() -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0, A1)
+    create(directory, B0, count=0)
+    directory.close(1)
+    for where in (A0, B0):
+        files.remove_tree(f"{ROOT}/{where.topic}-{where.partition}")
+    for _ in range(2):  # the evidence outlives a start and its checkpoints
+        again = opened(files)
+        assert again.missing_at_start == {A0}
+        again.checkpoint_recovery_points()
+        again.checkpoint_high_watermarks()
+    create(again, A0)
+    assert again.missing_at_start == set()
+    again.checkpoint_recovery_points()
+    assert offsets(files, "recovery-point-offset-checkpoint")[A0] == 0
+
+
+def test_the_entries_of_a_missing_log_that_no_replica_needs_are_dropped() -> None:
+    files = MemoryFileSystem()
+    opened(files)
+    write_offset_checkpoint(files, f"{ROOT}/replication-offset-checkpoint", {A0: 3, A1: 0})
+    directory = opened(files)
+    assert directory.missing_at_start == {A0}
+    directory.forget_missing([A0])
+    directory.checkpoint_high_watermarks()
+    assert offsets(files, "replication-offset-checkpoint") == {}
 
 
 def test_a_new_partition_has_kafkas_files() -> None:
@@ -246,6 +277,61 @@ class TestDeletion:
         assert again.delete_expired(NOW_MS + 99) == 0
         assert again.delete_expired(NOW_MS + 100) == 1
         assert again.deleted_at_start == []
+
+    def test_a_log_that_is_kept_before_its_removal_comes_back_with_its_log_start(self) -> None:
+        files = MemoryFileSystem()
+        directory = opened(files)
+        create(directory, A0)
+        log = directory.logs[A0]
+        log.update_high_watermark(3)
+        log.increment_log_start_offset(2)
+        directory.checkpoint_log_starts()
+        log.rename("a-0.0123456789abcdef0123456789abcdef-delete")
+        again = opened(files)
+        (deleted,) = again.deleted_at_start
+        again.remove_deleted(deleted, NOW_MS + 100)
+        again.checkpoint_log_starts()
+        assert again.delete_expired(NOW_MS + 99) == 0
+        assert again.keep_deleted(deleted) is deleted
+        assert again.delete_expired(NOW_MS + 100) == 0
+        restored = again.restore(deleted, A0, CONFIG, NOW_MS)
+        assert restored.log_start_offset == 2
+
+    def test_a_former_log_has_its_log_start_if_a_kill_comes_before_the_new_log(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        files = MemoryFileSystem()
+        directory = opened(files)
+        create(directory, A0)
+        log = directory.logs[A0]
+        log.update_high_watermark(3)
+        log.increment_log_start_offset(2)
+        directory.checkpoint_log_starts()
+
+        def killed(*_: object) -> Log:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(directory_store, "create_log", killed)
+            with pytest.raises(KeyboardInterrupt):
+                directory.begin_anew(log, UNIQUE, NOW_MS)
+        again = opened(files)
+        (deleted,) = again.deleted_at_start
+        assert again.restore(deleted, A0, CONFIG, NOW_MS).log_start_offset == 2
+
+    def test_the_entries_of_a_removed_log_go_with_it(self) -> None:
+        files = MemoryFileSystem()
+        directory = opened(files)
+        create(directory, A0)
+        directory.checkpoint_recovery_points()
+        directory.logs[A0].rename("a-0.0123456789abcdef0123456789abcdef-delete")
+        again = opened(files)
+        (deleted,) = again.deleted_at_start
+        again.remove_deleted(deleted, NOW_MS + 100)
+        assert again.delete_expired(NOW_MS + 100) == 1
+        assert again.keep_deleted(deleted) is None
+        again.checkpoint_recovery_points()
+        assert offsets(files, "recovery-point-offset-checkpoint") == {}
 
     def test_a_log_that_was_set_aside_comes_back_with_its_offsets_after_two_starts(self) -> None:
         files = MemoryFileSystem()

@@ -589,6 +589,73 @@ def test_damage_in_an_old_segment_hides_only_producers_of_that_segment() -> None
     assert known == list(range(second, 12))
 
 
+def _with_open_transaction_behind_damage(files: MemoryFileSystem, kind: str) -> int:
+    """Write a log without snapshots, damage its second batch; return its second segment's base."""
+    log = new_log(SMALL, new_storage(files))
+    for number in range(12):
+        append(log, "x" * 60, producer_id=number, sequence=0, transactional=number == 3)
+    segment, (_, second, *_) = log.segments.first, log.segments.base_offsets
+    assert second > 4
+    positions = [position for position, *_ in segment.scan()]
+    log.close()
+    for name in files.list_directory(PATH):
+        if name.endswith(".snapshot"):
+            files.remove(f"{PATH}/{name}")
+    file = files.open(segment.path)
+    match kind:
+        case "no header":
+            file.pwrite(bytes(HEADER_BYTES), positions[1])
+        case "a length beyond the file":
+            file.pwrite((1 << 20).to_bytes(4, "big"), positions[1] + 8)
+        case "an offset below the batch before":
+            file.pwrite(bytes(8), positions[1])
+        case "an offset beyond the segment":
+            file.pwrite((1 << 40).to_bytes(8, "big"), positions[1])
+        case "another producer":
+            file.pwrite((99).to_bytes(8, "big"), positions[1] + 43)
+    return second
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "no header",
+        "a length beyond the file",
+        "an offset below the batch before",
+        "an offset beyond the segment",
+        "another producer",
+    ],
+)
+def test_the_last_stable_offset_stays_below_a_damaged_batch(kind: str) -> None:
+    files = MemoryFileSystem()
+    second = _with_open_transaction_behind_damage(files, kind)
+    loaded = reload(files, is_clean=True)
+    loaded.update_high_watermark(12)
+    assert loaded.last_stable_offset == 1
+    assert [entry.producer_id for entry in loaded.active_producers()] == [0, *range(second, 12)]
+    append(loaded, "y")
+    loaded.update_high_watermark(13)
+    assert loaded.last_stable_offset == 1
+    # A stop must not store the incomplete producers.
+    loaded.close()
+    again = reload(files, is_clean=True)
+    again.update_high_watermark(13)
+    assert again.last_stable_offset == 1
+    again.increment_log_start_offset(second)
+    assert again.last_stable_offset == 13
+
+
+def test_a_truncation_below_a_damaged_batch_makes_the_producers_complete() -> None:
+    files = MemoryFileSystem()
+    _with_open_transaction_behind_damage(files, "another producer")
+    loaded = reload(files, is_clean=True)
+    loaded.truncate_to(1)
+    loaded.update_high_watermark(1)
+    append(loaded, "y")
+    loaded.update_high_watermark(2)
+    assert loaded.last_stable_offset == 2
+
+
 def test_stray_producer_snapshots_go() -> None:
     files = MemoryFileSystem()
     log = filled(files, 30)

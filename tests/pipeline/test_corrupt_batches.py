@@ -115,6 +115,42 @@ def torn_end_of_a_segment(replica: Path) -> tuple[int, int]:
     return 0, 39
 
 
+def _with_base_offset(replica: Path, base: int, batch: int, offset: int) -> tuple[int, int]:
+    """Write another base offset, which the checksum does not cover."""
+    path, (at, _) = segment(replica, base), place(replica, base, batch)
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">q", data, at, offset)
+    path.write_bytes(data)
+    return base, batch
+
+
+def offset_of_the_next_segment(replica: Path) -> tuple[int, int]:
+    return _with_base_offset(replica, 0, 3, 400)
+
+
+def offset_beyond_the_log(replica: Path) -> tuple[int, int]:
+    return _with_base_offset(replica, GZIP_SEGMENT, 3, 2**62)
+
+
+def offset_too_far_from_the_base(replica: Path) -> tuple[int, int]:
+    return _with_base_offset(replica, 800, 5, 800 + 2**31)
+
+
+def offset_below_the_batch_before(replica: Path) -> tuple[int, int]:
+    return _with_base_offset(replica, 800, 5, 830)
+
+
+def offset_below_the_segment(replica: Path) -> tuple[int, int]:
+    return _with_base_offset(replica, 800, 0, 10)
+
+
+WRONG_OFFSET = [
+    offset_of_the_next_segment,
+    offset_beyond_the_log,
+    offset_too_far_from_the_base,
+    offset_below_the_batch_before,
+    offset_below_the_segment,
+]
 ONE_BATCH = [
     wrong_checksum,
     wrong_checksum_of_the_last_batch,
@@ -124,6 +160,22 @@ ONE_BATCH = [
 ]
 UP_TO_AN_INDEX_ENTRY = [huge_length, tiny_length, torn_end_of_a_segment]
 Damage = Callable[[Path], tuple[int, int]]
+
+
+@pytest.mark.parametrize("damage", WRONG_OFFSET)
+def test_a_wrong_base_offset_neither_ends_the_read_nor_hides_other_batches(
+    replica: Path, damage: Damage
+) -> None:
+    base, batch = damage(replica)
+    with pytest.raises(CorruptLog, match="the offsets are outside of the segment") as caught:
+        read(replica, "fail")
+    assert (caught.value.path, caught.value.position) == (
+        str(segment(replica, base)),
+        place(replica, base, batch)[0],
+    )
+    first = base + 10 * batch
+    expected = [offset for offset in range(RECORDS) if not first <= offset < first + 10]
+    assert [row["offset"] for row in read(replica, "skip")] == expected
 
 
 @pytest.mark.parametrize("damage", ONE_BATCH + UP_TO_AN_INDEX_ENTRY)

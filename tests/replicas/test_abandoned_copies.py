@@ -194,6 +194,23 @@ async def test_a_source_whose_copy_was_promoted_is_kept_while_the_copy_is_not_se
     assert (again.names(0), again.names(1)) == ([], ["orders-0"])
 
 
+async def test_a_source_is_kept_when_the_target_dies_before_the_source_is_removed() -> None:
+    before = await cut_short()
+    before.directories[1].store.promote_future(WHERE)
+    broker = await after(before).start()
+    broker.directories[1].executor.fail("dead")
+    broker.replicas.on_directory_failed(broker.directories[1])
+    broker.expire()
+    assert broker.names(0) == ["orders-0-delete"]
+    await broker.stop()
+    lose(broker, "/disk1")
+    broker.record(directory_of(BROKER, 9))
+    again = after(broker)
+    again.replicas.accept_losses([WHERE])
+    await again.start()
+    assert len(values(again.partition.log)) == 13
+
+
 async def test_a_swap_is_finished_when_the_source_is_back_after_a_start_without_it() -> None:
     before = await cut_short((BROKER, OTHER))
     broker = after(before)

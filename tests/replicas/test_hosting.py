@@ -6,6 +6,7 @@ from cluster_image import directory_of
 
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.common.uuids import DIRECTORY_LOST
 from spindle.log.log import Log
 from spindle.replicas import follower_appends
 from spindle.replication.follower_log import LogPosition, begin_to_follow
@@ -301,6 +302,66 @@ def test_a_lost_log_is_created_empty_where_no_other_replica_needs_it() -> None:
     s.cluster.change("out-of-sync", isr=[2])
     s.publish()
     assert s.partition("out-of-sync").log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("directories", [1, 2])
+def test_a_log_with_records_that_is_missing_from_an_online_directory_is_reported_lost(
+    directories: int,
+) -> None:
+    """Created empty it could be elected, and the others would delete their records."""
+    s = BrokerScenario(directories=directories)
+    if directories == 2:
+        s.fail_disk(1)
+    where = TopicPartition("t", 0)
+    s.directories[0].store.missing_at_start.add(where)
+    topic_id = s.cluster.create("t", [1, 2], directories=[[directory_of(1), directory_of(2)]])
+    s.cluster.change("t", isr=[1])
+    s.publish()
+    assert s.replicas.lookup("t", 0) is None
+    assert s.misplaced == [(topic_id, 0, DIRECTORY_LOST)]
+    s.change("t", isr=[2], leader=2)
+    assert s.partition().log.log_end_offset == 0
+    assert s.fetchers.leaders == {("t", 0): 2}
+    assert where not in s.directories[0].store.missing_at_start
+
+
+def test_a_missing_log_says_nothing_about_a_later_topic_of_its_name() -> None:
+    where = TopicPartition("t", 0)
+    s = BrokerScenario()
+    s.directories[0].store.missing_at_start.add(where)
+    s.create("other", [1])
+    s.cluster.create("t", [1], directories=[[directory_of(1)]])
+    s.publish()
+    assert s.partition().leader is not None
+    s = BrokerScenario()
+    s.directories[0].store.missing_at_start.add(where)
+    s.cluster.create("t", [1], directories=[[directory_of(1)]])
+    s.publish()
+    s.cluster.delete("t")
+    s.publish()
+    assert s.directories[0].store.missing_at_start == set()
+
+
+def test_a_missing_log_is_created_in_its_directory_where_no_other_replica_needs_it() -> None:
+    s = BrokerScenario()
+    s.directories[0].store.missing_at_start.add(TopicPartition("t", 0))
+    s.cluster.create("t", [2, 1], directories=[[directory_of(2), directory_of(1)]])
+    s.cluster.change("t", isr=[2])
+    s.publish()
+    assert s.partition().log.log_end_offset == 0
+    assert s.misplaced == []
+
+
+def test_the_missing_log_of_an_only_replica_is_created_empty_when_the_loss_is_accepted() -> None:
+    s = BrokerScenario()
+    where = TopicPartition("alone", 0)
+    s.directories[0].store.missing_at_start.add(where)
+    s.cluster.create("alone", [1], directories=[[directory_of(1)]])
+    s.publish()
+    assert s.replicas.lookup(*where) is None
+    s.replicas.accept_losses([where])
+    s.change("alone", leader=-1, directories=[DIRECTORY_LOST])
+    assert s.partition("alone").log.log_end_offset == 0
 
 
 def test_the_log_counts_the_replicas_of_a_failed_directory_if_there_are_any(

@@ -54,6 +54,22 @@ def test_a_rebuild_right_after_a_failed_one_waits_until_its_own_report_is_acknow
     assert reported(s) == [DIRECTORY_LOST, HOME, DIRECTORY_LOST]
 
 
+def test_an_old_report_that_reaches_the_controller_late_is_followed_by_a_new_one() -> None:
+    """The controller could elect the replica, whose new log lacks records."""
+    s = RebuildingBroker()
+    s.begin()
+    assert (s.state, reported(s)) == (RebuildState.COPYING, [DIRECTORY_LOST])
+    s.record(HOME)
+    s.settle()
+    assert reported(s) == [DIRECTORY_LOST, DIRECTORY_LOST]
+    s.record(DIRECTORY_LOST)
+    s.feed("a", "b", "c")
+    s.caught_up()
+    s.record(DIRECTORY_LOST)
+    s.settle()
+    assert reported(s)[2:] == [HOME, HOME]
+
+
 def test_its_directory_is_reported_only_after_all_committed_records_were_copied() -> None:
     s = RebuildingBroker()
     s.begin()

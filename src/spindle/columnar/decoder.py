@@ -98,9 +98,21 @@ class BatchDecoder:
         self._chunks = chunk.ChunkDecoder(columns, self._limits, constants)
         self._corruption = corruption
         self._place = Place()
+        self._offsets = (0, MAX_OFFSET)
+        self._is_segment = False
+        self.has_damage = False
         self.next_offset = row_filter.start_offset
         self.consumed_bytes = 0
         self.is_finished = row_filter.start_offset >= row_filter.end_offset
+
+    def begin_segment(self, base_offset: int, max_offset: int) -> None:
+        """Expect offsets from `base_offset` to `max_offset`; others are damage.
+
+        The checksum of a batch does not cover its base offset. A wrong one could end the range too
+        early, or put records at offsets that others have.
+        """
+        self._offsets = (base_offset, max_offset)
+        self._is_segment = True
 
     def decode(
         self,
@@ -156,8 +168,11 @@ class BatchDecoder:
         """Note a corrupt batch that is passed over, and yield what the option wants of it."""
         assert self._corruption is not None
         yield from self._corruption.note(error, self._place, self.next_offset)
+        self.has_damage = True
         header = error.header
-        if self.next_offset <= header.base_offset <= header.last_offset < self._limits[1]:
+        min_offset, max_offset = max(self.next_offset, self._offsets[0]), self._offsets[1]
+        end = min(max_offset + 1, int(self._limits[1]))
+        if min_offset <= header.base_offset <= header.last_offset < end:
             self.next_offset = header.last_offset + 1
             self.is_finished = self.next_offset >= self._limits[1]
 
@@ -167,6 +182,7 @@ class BatchDecoder:
         from spindle.columnar import scan, tables
 
         result = np.zeros(tables.SCAN_WIDTH, np.int64)
+        result[tables.SCAN_MIN_OFFSET], result[tables.SCAN_MAX_OFFSET] = self._offsets
         scan.scan_batches(
             address,
             position,
@@ -178,6 +194,8 @@ class BatchDecoder:
             self._table,
             result,
         )
+        if self._is_segment:
+            self._offsets = (int(result[tables.SCAN_MIN_OFFSET]), self._offsets[1])
         return result
 
     def _chunk_rows(self, view: memoryview, table: Any) -> Iterator[pa.RecordBatch]:

@@ -23,12 +23,15 @@ from spindle.columnar.tables import (
     CREATE_TIME,
     LAST_DELTA,
     LENGTH,
+    MISPLACED_OFFSETS,
     OLD_FORMAT,
     POSITION,
     ROWS,
     SCAN_BATCHES,
     SCAN_COMPUTED_CRC,
     SCAN_FINISHED,
+    SCAN_MAX_OFFSET,
+    SCAN_MIN_OFFSET,
     SCAN_NEXT_OFFSET,
     SCAN_POSITION,
     SCAN_STATUS,
@@ -64,7 +67,8 @@ def scan_batches(
 
     Stop at `end` or a batch that is not whole, at a full table, at the end offset, or at a corrupt
     batch: SCAN_STATUS is then an index into SCAN_FINDINGS and SCAN_POSITION the place of the batch.
-    `limits` is (start offset, end offset, least timestamp, greatest timestamp) as for the kernel.
+    The offsets of a batch must be in the range from SCAN_MIN_OFFSET, which moves with the scan, to
+    SCAN_MAX_OFFSET. `limits` is (start offset, end offset, least timestamp, greatest timestamp) as for the kernel.
     """
     start_offset, end_offset, min_timestamp, max_timestamp = limits
     count = 0
@@ -87,6 +91,11 @@ def scan_batches(
         is_range = base_offset >= 0 <= last_delta and base_offset < _LAST_NEXT_OFFSET - last_delta
         if magic > 2 or not is_range:
             status = UNKNOWN_FORMAT if magic > 2 else WRONG_OFFSETS
+            break
+        if base_offset < result[SCAN_MIN_OFFSET] or (
+            base_offset + last_delta > result[SCAN_MAX_OFFSET]
+        ):
+            status = MISPLACED_OFFSETS
             break
         if base_offset >= end_offset:
             result[SCAN_FINISHED] = 1
@@ -131,6 +140,7 @@ def scan_batches(
             taken_bytes += length
         position += size
         result[SCAN_NEXT_OFFSET] = base_offset + last_delta + 1
+        result[SCAN_MIN_OFFSET] = base_offset + last_delta + 1
         if base_offset + last_delta + 1 >= end_offset:
             result[SCAN_FINISHED] = 1
             break

@@ -29,7 +29,9 @@ SCAN_BATCHES: Final = 2
 SCAN_NEXT_OFFSET: Final = 3
 SCAN_FINISHED: Final = 4
 SCAN_COMPUTED_CRC: Final = 5
-SCAN_WIDTH: Final = 6
+SCAN_MIN_OFFSET: Final = 6
+SCAN_MAX_OFFSET: Final = 7
+SCAN_WIDTH: Final = 8
 
 OLD_FORMAT: Final = 1
 UNKNOWN_FORMAT: Final = 2
@@ -37,6 +39,7 @@ WRONG_LENGTH: Final = 3
 WRONG_CRC: Final = 4
 WRONG_COUNT: Final = 5
 WRONG_OFFSETS: Final = 6
+MISPLACED_OFFSETS: Final = 7
 SCAN_FINDINGS: Final = (
     "",
     "message formats 0 and 1 are not supported",
@@ -45,6 +48,7 @@ SCAN_FINDINGS: Final = (
     "the checksum is wrong",
     "the count of records does not fit the size",
     "the offsets are not a range between 0 and 2^63 - 2",
+    "the offsets are outside of the segment, or not above those of the batch before",
 )
 """The base offset is not covered by the checksum, so a damaged one may be any number."""
 

@@ -6,7 +6,7 @@ mean that the directory is lost until the next start; the caller then gives it u
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from spindle.common.errors import CorruptLog
@@ -100,11 +100,13 @@ class DirectoryStore:
         "_cleaner_offsets",
         "_is_loaded",
         "_kept_offsets",
+        "_removed_later",
         "_seen_flush_requests",
         "_stored",
         "deleted_at_start",
         "future_logs",
         "logs",
+        "missing_at_start",
         "new_epochs",
         "path",
         "storage",
@@ -125,10 +127,14 @@ class DirectoryStore:
         self._cleaner_offsets: dict[TopicPartition, int] = {}
         self._stored: dict[str, Mapping[TopicPartition, int]] = {}
         self._kept_offsets: dict[TopicPartition, Mapping[str, int]] = {}
+        self._removed_later: dict[str, TopicPartition] = {}
         self._is_loaded = False
         self._seen_flush_requests = -1
         self.deleted_at_start: list[DeletedLog] = []
         """The `-delete` directories that `load` found, until `remove_deleted` or `restore`."""
+        self.missing_at_start: set[TopicPartition] = set()
+        """Partitions with records by the checkpoints, of which `load` found no log here, until a
+        log is created. Other threads may ask as well."""
 
     # Loading.
 
@@ -177,6 +183,7 @@ class DirectoryStore:
         for deleted in self.deleted_at_start:
             if counts[deleted.topic_partition] == 1:  # the checkpoints know no topic ids
                 self._keep_offsets(deleted.topic_partition)
+        self._find_missing(parsed for _, parsed in partition_directories)
         for count, (name, parsed) in enumerate(to_load, start=1):
             topic_partition = parsed.topic_partition
             log = load_log(
@@ -222,6 +229,29 @@ class DirectoryStore:
             for checkpoint in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
             if where in self._stored[checkpoint]
         }
+
+    def _find_missing(self, present: Iterable[DirectoryName]) -> None:
+        """Find the logs that had records and are missing; keep their checkpoint entries.
+
+        The next checkpoint would drop the entries, and a later start would have no evidence.
+        """
+        had_records = {
+            where
+            for checkpoint in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
+            for where, offset in self._stored[checkpoint].items()
+            if offset > 0
+        }
+        self.missing_at_start = had_records - {
+            name.topic_partition for name in present if name.kind is not DirectoryKind.STRAY
+        }
+        for where in self.missing_at_start:
+            self._keep_offsets(where)
+
+    def forget_missing(self, gone: Collection[TopicPartition]) -> None:
+        """Forget logs in `missing_at_start`; the next checkpoints drop their entries."""
+        for where in self.missing_at_start.intersection(gone):
+            self.missing_at_start.discard(where)
+            self._kept_offsets.pop(where, None)
 
     def _topic_id(self, name: str) -> Uuid | None:
         """Return the topic id in a directory whose removal may have been interrupted."""
@@ -313,6 +343,7 @@ class DirectoryStore:
         """Remove an earlier log of this name from the checkpoints, which know no topic ids."""
         self._cleaner_offsets.pop(topic_partition, None)
         self._kept_offsets.pop(topic_partition, None)
+        self.missing_at_start.discard(topic_partition)
         self._aside.pop(topic_partition, None)
         for checkpoint, write in (
             (RECOVERY_POINTS, self.checkpoint_recovery_points),
@@ -397,9 +428,16 @@ class DirectoryStore:
         The former log stays until `remove_former` or `put_former_back`. A start that finds both
         keeps it until the replica is in sync; one that finds it alone restores it.
         """
-        log.rename(deleted_directory(log.topic_partition, unique))
+        where = log.topic_partition
+        log.rename(deleted_directory(where, unique))
         self._forget(log)
-        return self.create(log.topic_partition, log.topic_id, log.config, now_ms)
+        # The checkpoint entries stay until the new log exists. If the process is killed before, the
+        # next start restores the former log, and needs its log start.
+        name = current_directory(where)
+        new = create_log(self.storage, name, where, log.topic_id, log.config, now_ms)
+        self._add(new, DirectoryKind.CURRENT)
+        self._forget_predecessor(where)
+        return new
 
     def remove_former(self, former: Log, now_ms: int) -> None:
         """Remove a log that `begin_anew` renamed, after `file.delete.delay.ms`."""
@@ -450,9 +488,19 @@ class DirectoryStore:
     def remove_deleted(self, deleted: DeletedLog, due_ms: int) -> None:
         """Remove a `-delete` directory that `load` found once the time is `due_ms`."""
         self.deleted_at_start.remove(deleted)
-        self._kept_offsets.pop(deleted.topic_partition, None)
         size_bytes = self.bytes_of_deleted(deleted)
-        self.storage.delete_later(f"{self.path}/{deleted.name}", due_ms, size_bytes)
+        path = f"{self.path}/{deleted.name}"
+        self._removed_later[path] = deleted.topic_partition
+        self.storage.delete_later(path, due_ms, size_bytes)
+
+    def keep_deleted(self, deleted: DeletedLog) -> DeletedLog | None:
+        """Undo `remove_deleted`; return None if the records are removed already."""
+        path = f"{self.path}/{deleted.name}"
+        self.storage.keep(path)
+        if self._removed_later.pop(path, None) is None or not self.bytes_of_deleted(deleted):
+            return None
+        self.deleted_at_start.append(deleted)
+        return deleted
 
     def bytes_of_deleted(self, deleted: DeletedLog) -> int:
         """Return the bytes of the segments in a `-delete` directory; 0 if it is gone."""
@@ -563,7 +611,13 @@ class DirectoryStore:
 
     def delete_expired(self, now_ms: int) -> int:
         """Remove renamed files and directories whose delay is over; return how many."""
-        return self.storage.delete_expired(now_ms)
+        count = self.storage.delete_expired(now_ms)
+        if count and self._removed_later:
+            for path, where in list(self._removed_later.items()):
+                if not self.storage.is_removed_later(path):
+                    del self._removed_later[path]
+                    self._kept_offsets.pop(where, None)
+        return count
 
     def capacity(self) -> tuple[int, int]:
         """Return (total, usable) bytes of the file system (KIP-827)."""
@@ -682,4 +736,5 @@ class DirectoryStore:
         for logs in (self.logs, self.future_logs, self.stray_logs, self._aside):
             logs.clear()
         self.deleted_at_start.clear()
+        self.missing_at_start.clear()
         self.storage.handles.abandon()

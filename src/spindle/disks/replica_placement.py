@@ -58,22 +58,41 @@ def choose_directory(
 
 
 def is_lost_log_needed(
-    partition: PartitionRegistration, broker_id: int, directories: Sequence[LogDirectory]
+    where: TopicPartition,
+    partition: PartitionRegistration,
+    broker_id: int,
+    directories: Sequence[LogDirectory],
 ) -> bool:
     """Return whether creating an empty log in place of a lost one could lose records.
 
-    The log is lost if the metadata records a directory that the broker does not have: the directory
-    was replaced, or taken out of `log.dirs`. The metadata may still count the replica among those
-    that have all committed records. Once a new log's directory was recorded, the replica could be
-    elected with it, and the other replicas would delete all records that the new log lacks. The
-    only replica would begin anew at offset 0, although its directory may only be absent.
+    The log is lost if the metadata records a directory that the broker does not have (it was
+    replaced, or taken out of `log.dirs`), or one from which the log is missing (`missing_from`).
+    The metadata may still count the replica among those that have all committed records. Once a new
+    log's directory was recorded, the replica could be elected with it, and the other replicas would
+    delete all records that the new log lacks. The only replica would begin anew at offset 0,
+    although its log may only be absent.
     """
     recorded = partition.directory(broker_id)
     is_lost = recorded not in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING) and all(
         directory.directory_id != recorded for directory in directories
     )
     may_lead = (*partition.isr, *partition.elr, *partition.last_known_elr)
-    return is_lost and broker_id in may_lead
+    is_missing = missing_from(where, recorded, directories) is not None
+    return (is_lost or is_missing) and broker_id in may_lead
+
+
+def missing_from(
+    where: TopicPartition, recorded: Uuid, directories: Sequence[LogDirectory]
+) -> LogDirectory | None:
+    """Return the recorded directory if its checkpoints show records, but it has no log.
+
+    The folder of the log was removed, or lost with a part of the file system. A log that never had
+    records may be missing after a power failure, which is no loss.
+    """
+    for directory in directories:
+        if directory.directory_id == recorded and not directory.is_offline:
+            return directory if where in directory.store.missing_at_start else None
+    return None
 
 
 def least_loaded(

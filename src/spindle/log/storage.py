@@ -56,6 +56,10 @@ class LogStorage:
         self._doomed = [entry for entry in self._doomed if entry[1] != path]
         self.deleted_bytes -= kept_bytes
 
+    def is_removed_later(self, path: str) -> bool:
+        """Return whether the removal of a file or directory is scheduled."""
+        return any(doomed == path for _, doomed, _ in self._doomed)
+
     def delete_expired(self, now_ms: int) -> int:
         """Remove the files and directories that are due; return their number.
 

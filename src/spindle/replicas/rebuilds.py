@@ -122,6 +122,15 @@ class Rebuilds:
             and rebuild.state is not RebuildState.JOINING
         )
 
+    def must_stay_lost(self, partition: Partition) -> bool:
+        """Return True while the log may lack committed records, so nobody may elect it."""
+        rebuild = self.running(partition.topic_partition)
+        return (
+            rebuild is not None
+            and self.hides(partition)
+            and rebuild.state is not RebuildState.LEAVING
+        )
+
 
 def check_may_leave(
     where: TopicPartition, registration: PartitionRegistration, broker_id: int, min_isr: int

@@ -13,11 +13,11 @@ from typing import Final
 
 from spindle.common.errors import ApiError, CorruptLog, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import NO_LEADER, TopicPartition
-from spindle.common.uuids import ZERO_UUID, Uuid, UuidSource, uuid_text
+from spindle.common.uuids import DIRECTORY_LOST, ZERO_UUID, Uuid, UuidSource, uuid_text
 from spindle.disks.cordons import Cordon
 from spindle.disks.directory_store import NewLog
 from spindle.disks.log_directory import LogDirectory
-from spindle.disks.replica_placement import choose_directory, is_lost_log_needed
+from spindle.disks.replica_placement import choose_directory, is_lost_log_needed, missing_from
 from spindle.log.log import Log
 from spindle.metadata.local_changes import BecomeFollower, BecomeLeader, DeleteReplica, Instruction
 from spindle.metadata.partitions import PartitionRegistration
@@ -80,6 +80,8 @@ class ReplicaManager:
         self._not_following: dict[Partition, tuple[int, str]] = {}
         self._loaded: dict[TopicPartition, list[FoundLog]] = {}
         self._unidentified: dict[TopicPartition, list[FoundLog]] = {}
+        self._missing: set[TopicPartition] = set()
+        """Replicas that stay offline because a directory has records of them, and no log."""
         self.busy = BusyReplicas()
         self.moves = Moves(report_directory, now_ms, new_uuid)
         self.rebuilds = Rebuilds()
@@ -289,6 +291,7 @@ class ReplicaManager:
         """Stop serving the replicas at once, then rename their logs, one hop per directory."""
         doomed: dict[int, list[Partition]] = {}
         for instruction in instructions:
+            self._missing.discard(instruction.topic_partition)
             partition = self._partitions.get(instruction.topic_partition)
             if partition is not None and partition.topic_id == instruction.topic_id:
                 is_topic_deleted = instruction.is_topic_deleted
@@ -396,8 +399,10 @@ class ReplicaManager:
     def _is_unsafe_to_recreate(self, instruction: HostReplica) -> bool:
         """Return True (and log a hint) if an empty log would lose committed records."""
         where, partition = instruction.topic_partition, instruction.partition
-        if self._has_offline() or not is_lost_log_needed(
-            partition, self.broker_id, self.directories
+        recorded = partition.directory(self.broker_id)
+        missing_from_directory = missing_from(where, recorded, self.directories)
+        if (self._has_offline() and missing_from_directory is None) or not is_lost_log_needed(
+            where, partition, self.broker_id, self.directories
         ):
             return False
         remedy = f"elect another replica with `spindle topic elect --unclean {where}`"
@@ -408,11 +413,24 @@ class ReplicaManager:
                 return False
             remedy = f"`spindle disks online {self.broker_id} DIR --accept-loss {where}`"
             others = "it is the only replica"
+        if missing_from_directory is not None:
+            # The controller elects another replica, or none.
+            self._missing.add(where)
+            self._on_misplaced(instruction.topic_id, where.partition, DIRECTORY_LOST)
+            log.error(
+                "%s stays offline: %s had records of it by its checkpoints and has no folder of "
+                "it, and %s. Put the folder back and restart, or accept the loss: %s",
+                where,
+                missing_from_directory.path,
+                others,
+                remedy,
+            )
+            return True
         log.error(
             "%s stays offline: its log was in directory %s, which this broker no longer has, and "
             "%s. Bring the directory back and restart, or accept the loss: %s",
             where,
-            uuid_text(partition.directory(self.broker_id)),
+            uuid_text(recorded),
             others,
             remedy,
         )
@@ -423,6 +441,7 @@ class ReplicaManager:
         settings = self._settings_of(where.topic)
         its_log.config = settings.log_config
         self._preferred.pop(where, None)
+        self._missing.discard(where)
         partition = Partition(where, instruction.topic_id, its_log, directory, self._context)
         self._partitions[where] = partition
         self._apply_throttles(partition, settings)
@@ -457,6 +476,16 @@ class ReplicaManager:
         for stale, directory in self.take_loaded():
             directory.log_count -= 1
             await self._rename_stale_log(stale, directory)
+        for directory in self.directories:
+            store = directory.store
+            gone = {
+                where
+                for where in store.missing_at_start - self._missing
+                if self.busy.end_of(where) is None
+            }
+            if gone and not directory.is_offline:
+                # No replica needs them: a later topic of the same name has other records.
+                directory.executor.submit_nowait(store.forget_missing, gone)
 
     async def _start_epochs(self, leaders: Sequence[tuple[Partition, BecomeLeader]]) -> None:
         """Begin new leader epochs at the log ends (KIP-101), one hop per directory."""
@@ -546,6 +575,11 @@ class ReplicaManager:
 
     def _report_directory(self, partition: Partition, registration: PartitionRegistration) -> None:
         if self.rebuilds.hides(partition):
+            recorded = registration.directory(self.broker_id)
+            if self.rebuilds.must_stay_lost(partition) and recorded != DIRECTORY_LOST:
+                # A request that has timed out here can reach the controller after a later one.
+                index = partition.topic_partition.partition
+                self._on_misplaced(partition.topic_id, index, DIRECTORY_LOST)
             return
         actual = partition.directory.directory_id
         if self.moves.recorded(partition, registration.directory(self.broker_id)):
@@ -679,6 +713,7 @@ class ReplicaManager:
     def on_directory_failed(self, directory: LogDirectory) -> None:
         """Fail at once everything that waits on the partitions of a dead directory."""
         self.moves.directory_failed(directory)
+        self.futures.directory_failed(directory)
         partitions = self.in_directory(directory)
         if not partitions:
             return

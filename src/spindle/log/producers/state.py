@@ -37,6 +37,7 @@ class ProducerState:
         "_ongoing",
         "_producers",
         "_snapshots",
+        "_unread",
         "_unreplicated",
         "_verifications",
         "_where",
@@ -55,6 +56,8 @@ class ProducerState:
         self._verifications: dict[int, VerificationGuard] = {}
         """Producer id -> verification in progress; never stored."""
         self._snapshots: list[int] = []
+        self._unread: tuple[int, int] | None = None
+        """Offsets (first, end) around damaged batches: transactions there are not known."""
         self.map_end_offset = 0
 
     def moved_to(self, directory: str) -> None:
@@ -75,10 +78,12 @@ class ProducerState:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset of a transaction that is open or not yet replicated."""
+        """The first offset of a transaction that is open or not yet replicated, or may be."""
         candidates = list(self._unreplicated)
         if self._ongoing:
             candidates.append(next(iter(self._ongoing)))
+        if self._unread is not None:
+            candidates.append(self._unread[0])
         return min(candidates, default=None)
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
@@ -219,6 +224,18 @@ class ProducerState:
             self.complete(completed)
         return completed
 
+    def note_unread(self, first_offset: int, end_offset: int) -> None:
+        """Note that the batches of these offsets cannot be read.
+
+        A transaction may have begun there. Until the log start has passed `end_offset`, the last
+        stable offset stays at or below `first_offset`, and no snapshot is taken: the next load
+        would take it for complete.
+        """
+        if self._unread is not None:
+            first_offset = min(first_offset, self._unread[0])
+            end_offset = max(end_offset, self._unread[1])
+        self._unread = first_offset, end_offset
+
     def _marker_in(
         self, buffer: memoryview, position: int, header: BatchHeader
     ) -> EndTransactionMarker | None:
@@ -250,7 +267,9 @@ class ProducerState:
                 del self._verifications[producer_id]
 
     def on_log_start(self, log_start_offset: int) -> None:
-        """Forget transactions whose markers lie below the log start."""
+        """Forget unreadable batches, and transactions whose markers lie below the log start."""
+        if self._unread is not None and self._unread[1] <= log_start_offset:
+            self._unread = None
         gone = [
             first_offset
             for first_offset, transaction in self._unreplicated.items()
@@ -269,6 +288,7 @@ class ProducerState:
         self._ongoing = dict(other._ongoing)
         self._unreplicated = dict(other._unreplicated)
         self._verifications = dict(other._verifications)
+        self._unread = other._unread
         if self.map_end_offset in self._snapshots:
             self._remove_snapshot(self.map_end_offset)
         self.take_snapshot()
@@ -281,13 +301,13 @@ class ProducerState:
         self._snapshots = sorted(offset for offset in offsets if offset is not None)
 
     def take_snapshot(self) -> None:
-        """Store the state at `map_end_offset`, unless there is a snapshot at it.
+        """Store the state at `map_end_offset`, unless there is a snapshot or it is not complete.
 
         The write does not wait for the device. A snapshot that a power failure damaged is
         recognised by its checksum, and the log holds the same state.
         """
         offset = self.map_end_offset
-        if offset == 0 or offset in self._snapshots:
+        if offset == 0 or offset in self._snapshots or self._unread is not None:
             return
         file = self._file_system.open(self._path(offset), create=True)
         try:
@@ -316,6 +336,7 @@ class ProducerState:
         self._ongoing.clear()
         self._unreplicated.clear()
         self._verifications.clear()
+        self._unread = None
         self.map_end_offset = log_start_offset
         for offset in self._snapshots[::-1]:
             if not log_start_offset < offset <= end_offset:
@@ -348,6 +369,7 @@ class ProducerState:
         self._ongoing.clear()
         self._unreplicated.clear()
         self._verifications.clear()
+        self._unread = None
         self.map_end_offset = offset
 
     def remove_stray_snapshots(self, segment_base_offsets: Iterable[int]) -> None:

@@ -3,14 +3,15 @@
 import logging
 from collections.abc import Sequence
 
-from spindle.common.errors import ApiError, CorruptLog, ErrorCode
+from spindle.common.errors import ApiError, CorruptLog, CorruptRecords, ErrorCode
 from spindle.common.ports import Bytes
 from spindle.log.producers.append import CompletedTransaction, ProducerAppendInfo
 from spindle.log.producers.entry import BatchMetadata
 from spindle.log.producers.state import ProducerState
 from spindle.log.producers.verification import TransactionContext
+from spindle.log.segments.segment import Segment
 from spindle.log.segments.segment_list import Segments
-from spindle.protocol.records.batch import BatchHeader
+from spindle.protocol.records.batch import BatchHeader, check_crc
 from spindle.protocol.records.control import read_end_transaction
 from spindle.protocol.records.record import decode_bounded
 from spindle.protocol.records.validation import AppendOrigin
@@ -91,18 +92,54 @@ def _check_verified(
 def replay_producers(segments: Segments, producers: ProducerState, end_offset: int) -> None:
     """Bring the state from its `map_end_offset` to `end_offset` by reading the batches between.
 
-    Batches after damage in a segment are skipped, up to the next segment.
+    Batches after damage in a segment are skipped, up to the next segment. The state then has a note
+    that it is not complete (`ProducerState.note_unread`).
     """
     start_offset = producers.map_end_offset
     if start_offset < end_offset:
         for segment in segments.from_offset(start_offset):
             if segment.base_offset >= end_offset:
                 break  # it may have a torn end, which is not cut off yet
-            try:
-                for _, header, data in segment.scan(segment.position_near(start_offset)):
-                    # The log may begin inside a batch.
-                    if start_offset < header.next_offset and header.base_offset < end_offset:
-                        producers.replay(data, 0, header)
-            except CorruptLog as error:
-                logger.warning("the producers of later batches are not known: %s", error)
+            _replay_segment(segments, segment, producers, start_offset, end_offset)
     producers.map_end_offset = end_offset
+
+
+def _replay_segment(
+    segments: Segments,
+    segment: Segment,
+    producers: ProducerState,
+    start_offset: int,
+    end_offset: int,
+) -> None:
+    limit = min(end_offset, segments.next_base(segment) or end_offset)
+    next_offset = max(start_offset, segment.base_offset)
+    reason = "a batch is not whole, or its offset does not ascend"
+    position = segment.position_near(start_offset)
+    has_begun = False
+    try:
+        for at, header, data in segment.scan(position):
+            if header.next_offset > start_offset or has_begun:
+                has_begun = True
+                # The log may begin inside a batch.
+                if not next_offset <= max(header.base_offset, start_offset) < limit:
+                    break
+                check_crc(data, 0, header)
+                producers.replay(data, 0, header)
+                next_offset = header.next_offset
+            position = at + header.size_bytes
+            if next_offset >= limit:
+                return
+        if position >= segment.size_bytes:
+            return  # compaction may have removed the last batches before `limit`
+    except (CorruptLog, CorruptRecords) as error:
+        reason = str(error)
+    logger.warning(
+        "%s: the producers of offsets %d to %d are not known, and read_committed consumers do not "
+        "read beyond %d until these records are deleted or the log is rebuilt from its leader: %s",
+        segment.path,
+        next_offset,
+        limit - 1,
+        next_offset,
+        reason,
+    )
+    producers.note_unread(next_offset, limit)

@@ -72,6 +72,7 @@ class _RangeReader:
 
     def _segment_batches(self, opened: OpenSegment) -> Iterator[pa.RecordBatch]:
         position = opened.position
+        self._decoder.begin_segment(opened.segment.base_offset, opened.max_offset)
         while not self._decoder.is_finished:
             size_bytes = self._read(opened, position)
             try:
@@ -89,6 +90,7 @@ class _RangeReader:
                 self._walk.has_damage = True
                 position = end
                 continue
+            self._walk.has_damage = self._walk.has_damage or self._decoder.has_damage
             consumed = self._decoder.consumed_bytes
             position += consumed
             if consumed == 0 and not self._grow(opened, position, size_bytes):

@@ -14,6 +14,7 @@ from spindle.columnar.directory_files import read_leader_epochs
 from spindle.columnar.segment_files import SegmentFile
 from spindle.columnar.segment_log import Position, SegmentLog
 from spindle.common.errors import CorruptLog
+from spindle.log.formats.index_entries import MAX_RELATIVE_OFFSET
 from spindle.pipeline.errors import DataLoss, LogChanged
 from spindle.pipeline.segments.ranges import SegmentRange
 
@@ -32,11 +33,12 @@ class WalkInterrupted(Exception):
 
 
 class OpenSegment(NamedTuple):
-    """An open `.log` file, and the byte from which it is to be read."""
+    """An open `.log` file, the byte from which it is to be read, and the offset it may reach."""
 
     file: Any
     segment: SegmentFile
     position: int
+    max_offset: int
 
 
 class SegmentWalk:
@@ -97,7 +99,7 @@ class SegmentWalk:
         while segment is not None:
             with open(segment.path, "rb", buffering=0) as file:
                 self.left_bytes = 0
-                yield OpenSegment(file, segment, position)
+                yield OpenSegment(file, segment, position, self._max_offset(segment))
                 following = None if self.is_finished else self._following(segment, file)
                 if following is not None and self.left_bytes and not self.passes_torn_ends:
                     raise CorruptLog(
@@ -106,6 +108,12 @@ class SegmentWalk:
                         f"{self.left_bytes} bytes before the next segment are not a whole batch",
                     )
             segment, position = following, 0
+
+    def _max_offset(self, segment: SegmentFile) -> int:
+        """Return the greatest offset of which a segment can have a record."""
+        following = self._log.segment_after(segment)
+        max_offset = segment.base_offset + MAX_RELATIVE_OFFSET
+        return max_offset if following is None else min(max_offset, following.base_offset - 1)
 
     def _start(self) -> Position:
         """Return the planned position if the segment still has it, else search for the offset."""

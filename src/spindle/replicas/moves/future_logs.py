@@ -12,6 +12,7 @@ Belongs to the event loop (KIP-113, KIP-858).
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from spindle.common.errors import LogDirectoryFailed
 from spindle.common.ids import NO_LEADER, OffsetAndEpoch, TopicPartition
@@ -72,6 +73,8 @@ class FutureLogs:
         self._names_of_deleted: set[str] = set()
         self._noted: set[str] = set()
         self._ends: dict[str, OffsetAndEpoch | None] = {}
+        self._removed: list[tuple[int, DeletedPlace, LogDirectory]] = []
+        """Due time in ms of removals, and the directory of the log that has the records."""
         moves.on_source_failed = self._keep
         moves.on_copy_lost = self._keep_source
 
@@ -90,12 +93,26 @@ class FutureLogs:
 
     def _keep_source(self, move: Move) -> None:
         """Keep the log that a recent move replaced, because its copy is lost."""
-
-        def kept(deleted: DeletedLog | None, error: BaseException | None) -> None:
-            if deleted is not None:
-                self._deleted.append((deleted, move.source))
-
+        kept = partial(self._kept, move.source)
         move.source.executor.call(kept, move.source.store.keep_replaced, move.current)
+
+    def directory_failed(self, failed: LogDirectory) -> None:
+        """Keep the `-delete` logs that are about to be removed, if their records were there."""
+        removed, self._removed = self._removed, []
+        for removal in removed:
+            due_ms, (deleted, directory), holder = removal
+            if holder is not failed:
+                self._removed.append(removal)
+            elif due_ms > self._now_ms() and not directory.is_offline:
+                directory.executor.call(
+                    partial(self._kept, directory), directory.store.keep_deleted, deleted
+                )
+
+    def _kept(
+        self, directory: LogDirectory, deleted: DeletedLog | None, error: BaseException | None
+    ) -> None:
+        if deleted is not None:
+            self._deleted.append((deleted, directory))
 
     def forget(self, directory: LogDirectory) -> None:
         """Forget the logs found in a directory that is no longer in use."""
@@ -316,7 +333,7 @@ class FutureLogs:
             deleted, directory = place
             if directory.is_offline:
                 continue
-            where = self._replica_of(deleted)
+            where, partition = self._replica_of(deleted), None
             if where is not None:
                 if self._is_superseded(deleted, hosted(where)):
                     await self._read_end(place)
@@ -328,10 +345,14 @@ class FutureLogs:
                     continue
             topic = deleted.topic_partition.topic if where is None else where.topic
             delay_ms = self._settings_of(topic).log_config.file_delete_delay_ms
+            now_ms = self._now_ms()
             directory.executor.submit_nowait(
-                directory.store.remove_deleted, deleted, self._now_ms() + delay_ms
+                directory.store.remove_deleted, deleted, now_ms + delay_ms
             )
             self._deleted.remove(place)
+            self._removed = [removal for removal in self._removed if removal[0] > now_ms]
+            if where is not None and partition is not None:
+                self._removed.append((now_ms + delay_ms, place, partition.directory))
 
     def _is_superseded(self, deleted: DeletedLog, partition: Partition | None) -> bool:
         """Return True if a `-delete` log is empty, or another log has all its records.
