@@ -18,7 +18,10 @@ async def test_hostile_input_harms_nobody(
     start_node: Callable[..., TargetNode], seconds: float
 ) -> None:
     node = start_node()
-    outcome = await run(FuzzPlan(node.host, node.port, SEED, seconds, attackers=6), node)
+    plan = FuzzPlan(
+        node.host, node.port, SEED, seconds, attackers=6, min_cases=120, min_canary_requests=60
+    )
+    outcome = await run(plan, node)
     assert outcome.finding is None, f"seed {SEED}: {outcome.finding}"
     assert outcome.cases > 100
     assert outcome.answers > 20
@@ -31,7 +34,9 @@ async def test_hostile_input_to_a_controller_ends_nothing(
     start_node: Callable[..., TargetNode], seconds: float
 ) -> None:
     node = start_node()
-    plan = FuzzPlan(node.host, node.controller_port, SEED, seconds / 3, is_controller=True)
+    plan = FuzzPlan(
+        node.host, node.controller_port, SEED, seconds / 3, is_controller=True, min_cases=120
+    )
     outcome = await run(plan, node)
     assert outcome.finding is None, f"seed {SEED}: {outcome.finding}"
     assert outcome.cases > 100

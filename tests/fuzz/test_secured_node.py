@@ -63,7 +63,9 @@ async def test_nobody_without_a_right_sees_or_changes_anything(
     start_secured: StartSecured, seconds: float
 ) -> None:
     node = start_secured()
-    plan = FuzzPlan(node.host, node.port, SEED, seconds, attackers=4)
+    plan = FuzzPlan(
+        node.host, node.port, SEED, seconds, attackers=4, min_cases=120, min_canary_requests=60
+    )
     outcome = await run_secured(plan, node)
     assert outcome.finding is None, f"seed {SEED}: {outcome.finding}"
     assert outcome.cases > 100

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from verification.fuzz.run import FuzzPlan, FuzzRun, outcome_of
 from verification.fuzz.unloaded_clock import UnloadedClock
-from verification.fuzz.wire import NoAnswer
+from verification.fuzz.wire import Finding, NoAnswer
 
 
 class Machine:
@@ -75,3 +77,45 @@ async def test_a_node_without_a_cpu_ends_the_run_at_a_time_limit(tmp_path: Path)
 async def test_a_silent_node_with_a_cpu_is_a_finding(tmp_path: Path) -> None:
     outcome = await outcome_of(_Silent(Machine(tmp_path), delay_s=1))
     assert (outcome.time_limit, outcome.finding) == (None, "no answer")
+
+
+async def test_a_slow_request_on_a_busy_machine_is_no_finding(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    run = _Silent(machine, delay_s=0)
+    run.clock.sample()
+    machine.wall_s += 3
+    machine.wait_for_cpu(7, 2.5)
+    run.check_latency(3_000.0)
+
+
+async def test_a_request_that_the_node_answers_slowly_is_a_finding(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    run = _Silent(machine, delay_s=0)
+    machine.wait_for_cpu(7, 0)
+    run.clock.sample()
+    machine.wall_s += 3
+    machine.wait_for_cpu(7, 0.5)
+    with pytest.raises(Finding, match="3000 ms, 2500 ms of them without the load"):
+        run.check_latency(3_000.0)
+
+
+def test_a_limit_does_not_end_while_the_node_has_no_cpu(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    turns = 0
+
+    def sleep(_: float) -> None:
+        nonlocal turns
+        turns += 1
+        machine.wall_s += 1
+        machine.wait_for_cpu(7, min(turns, 100))
+
+    assert machine.clock.wait_until(lambda: turns >= 100, 10, sleep)
+    assert not machine.clock.wait_until(lambda: False, 10, sleep)
+    assert turns == 100 + 11
+
+
+def test_a_run_goes_on_until_it_has_made_its_cases() -> None:
+    run = FuzzRun(FuzzPlan("127.0.0.1", 1, seed=1, seconds=-1.0, min_cases=2), None)
+    assert not run.is_over
+    run.outcome.cases = 2
+    assert run.is_over

@@ -1,6 +1,8 @@
 """Frames in, answers out, in order: one connection with a transport that only notes things."""
 
 import asyncio
+import gc
+import weakref
 from random import Random
 from struct import pack
 from typing import Any
@@ -396,3 +398,26 @@ async def test_events_in_any_order_make_only_legal_moves(seed: int) -> None:
     connection.abort()
     assert connection.state is ConnectionState.CLOSED
     assert session.server.open == session.server.limits.unsent.total_bytes == 0
+
+
+@pytest.mark.parametrize("is_produce", [False, True])
+async def test_an_ended_connection_is_freed_without_the_garbage_collector(
+    is_produce: bool,
+) -> None:
+    server = Server()
+    session = Session(server)
+    session.receive(frame(PRODUCE if is_produce else METADATA, b"asked"))
+    ended = weakref.ref(session.connection)
+    gc.disable()
+    try:
+        session.connection.connection_lost(None)
+        del session
+        for waiting in server.waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+        server.waiting.clear()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert ended() is None
+    finally:
+        gc.enable()

@@ -4,36 +4,20 @@
 """
 
 from inspect import Parameter, isfunction, signature
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from verification.simulation import __main__ as command
 from verification.simulation.mutant import applied
 from verification.simulation.mutants import MUTANTS
 from verification.simulation.pool import run_seed
+from verification.simulation.recorded_seeds import RECORDED_SEEDS
 from verification.simulation.scenario import draw
 
 SEEDS = 60
-# Seeds that find these quickly; the seeds behind them follow, for the simulator draws other stories
-# when it changes.
-FIRST = {
-    "aborted transactions indexed past later ones": 13,
-    "defaults of brokers not applied": 12,
-    "decided transactions not continued": 6,
-    "delete horizons ignored by compaction": 223,
-    "election outside the ISR": 4,
-    "epoch kept at a fence": 190,
-    "epochs hidden from leaders": 16,
-    "last offsets lost by compaction": 30,
-    "markers dropped by compaction": 17,
-    "moves without the controller": 16,
-    "offsets of aborted transactions kept": 45,
-    "overtaken assignment delivered": 9,
-    "parked syncs lost": 54,
-    "producers forgotten by followers": 13,
-    "settings of topics not applied": 27,
-    "snapshot with a partition less": 11,
-    "truncation below the high watermark": 6,
-}
 EASY = (
     "ISR expanded early",
     "ISR expanded without a fetch",
@@ -61,7 +45,8 @@ EASY = (
 
 
 def seeds_of(name: str) -> range:
-    first = FIRST.get(name, 1)
+    """Return the seeds of a hunt; they begin with the recorded one."""
+    first = RECORDED_SEEDS[name].seed if name in RECORDED_SEEDS else 1
     return range(first, first + SEEDS)
 
 
@@ -157,3 +142,28 @@ def test_a_mutant_goes_again() -> None:
     caught = next(n for n in range(1, SEEDS + 1) if run_seed(n, name).violation is not None)
     assert mutant.owner.__dict__[mutant.name] is before
     assert run_seed(caught).violation is None
+
+
+def test_recorded_seeds_are_those_of_mutants() -> None:
+    assert RECORDED_SEEDS.keys() <= MUTANTS.keys()
+
+
+def test_a_hunt_for_all_mutants_begins_with_the_recorded_seeds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "rebalances of downgraded groups not stored"
+    recorded = RECORDED_SEEDS[name]
+    hunted = []
+
+    def run_all(jobs: Any, stop: Any, drawn: Any) -> list[tuple[int, str, SimpleNamespace]]:
+        hunted.append((jobs, drawn))
+        is_caught = drawn is recorded.draw
+        violation = "a partition has no owner" if is_caught else None
+        scenario = SimpleNamespace(seed=jobs[0][0])
+        return [(*jobs[0], SimpleNamespace(violation=violation, scenario=scenario))]
+
+    monkeypatch.setattr(command, "run_all", run_all)
+    monkeypatch.setattr(command, "MUTANTS", [name])
+    result = CliRunner().invoke(command.main, ["--mutants", "--seeds", "2"])
+    assert result.exit_code == 0, result.output
+    assert hunted == [([(recorded.seed, name)], recorded.draw)]

@@ -9,14 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from verification.simulation.pool import run_seed
+from verification.simulation.recorded_seeds import RECORDED_SEEDS
 from verification.simulation.scenario import Scenario, draw, draw_cleaning, draw_disks
 
-FIRST = {
-    "gaps not verified": 78,
-    "rebalances of downgraded groups not stored": 301_735,
-    "segments behind gaps deleted": 8,
-    "segments behind gaps deleted, without recovery points": 8,
-}
 SEEDS = 60
 
 
@@ -36,12 +31,13 @@ def test_no_key_loses_its_newest_value_in_more_clusters(seed: int) -> None:
 @pytest.mark.full
 def test_a_coordinator_that_moves_after_a_downgrade_and_forgets_its_rebalance_is_caught() -> None:
     name = "rebalances of downgraded groups not stored"
-    assert run_seed(FIRST[name], name, draw_cleaning).violation is not None
+    assert run_seed(RECORDED_SEEDS[name].seed, name, draw_cleaning).violation is not None
 
 
-@pytest.mark.parametrize("name", [name for name in FIRST if "gaps" in name])
+@pytest.mark.parametrize("name", [name for name in RECORDED_SEEDS if "gaps" in name])
 def test_a_load_that_trusts_or_deletes_what_is_behind_a_gap_is_caught(name: str) -> None:
-    seeds = range(FIRST[name], FIRST[name] + SEEDS)
+    first = RECORDED_SEEDS[name].seed
+    seeds = range(first, first + SEEDS)
     assert any(run_seed(seed, name, draw_cleaning).violation is not None for seed in seeds)
 
 

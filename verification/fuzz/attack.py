@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from verification.fuzz.cases import SENTINEL_ID, Case, Sent
 from verification.fuzz.values import Known
-from verification.fuzz.wire import Finding, RawConnection, read_answer
+from verification.fuzz.wire import NoAnswer, RawConnection, read_answer
 
 _SOUND_S: Final = 30.0
 _DAMAGED_S: Final = 0.15
@@ -72,9 +72,10 @@ async def _read_expected(client: RawConnection, case: Case, take: TakeAnswer) ->
         except (ConnectionError, asyncio.IncompleteReadError):
             return answers
         except TimeoutError:
-            raise Finding(
+            raise NoAnswer(
                 f"request {sent} of case {case.number} was neither answered nor its connection "
-                f"closed within {_SOUND_S:.0f} s"
+                f"closed within {_SOUND_S:.0f} s",
+                _SOUND_S,
             ) from None
         take(sent, frame)
         answers += 1

@@ -43,7 +43,7 @@ class FuzzOutcome:
     turns: int = 0
     grown_bytes: int = 0
     latencies_ms: list[float] = field(default_factory=list)
-    """Times of the canary's requests, without those in which a thread waited for a CPU."""
+    """Times of the canary's requests, with the load of the machine in them."""
     finding: str | None = None
     time_limit: str | None = None
     """The limit of time that ended the run, while the machine left the node too little CPU."""
@@ -59,7 +59,9 @@ class FuzzOutcome:
 class FuzzPlan:
     """The work of a run. With `first_case` and `last_case` a part of a run is repeated.
 
-    `most_latency_ms` is what a request of the canary may take, by an `UnloadedClock`.
+    `most_latency_ms` is what a request of the canary may take without the load of the machine. The
+    run goes on after `seconds` until it has made `min_cases` and `min_canary_requests`: a slow
+    machine makes few of them in a time.
     """
 
     host: str
@@ -70,6 +72,8 @@ class FuzzPlan:
     first_case: int = 0
     last_case: int | None = None
     most_latency_ms: float = 2_000.0
+    min_cases: int = 0
+    min_canary_requests: int = 0
     is_controller: bool = False
     """The port is a controller's: there is no canary, as elections may be what was asked for."""
 
@@ -89,8 +93,14 @@ class FuzzRun:
 
     @property
     def is_over(self) -> bool:
-        last = self.plan.last_case
-        return time.monotonic() > self.ends_at or (last is not None and self._next_case > last)
+        plan, outcome = self.plan, self.outcome
+        if plan.last_case is not None and self._next_case > plan.last_case:
+            return True
+        return (
+            time.monotonic() > self.ends_at
+            and outcome.cases >= plan.min_cases
+            and len(outcome.latencies_ms) >= plan.min_canary_requests
+        )
 
     def next_case(self) -> int:
         """Return the number of the next case."""
@@ -111,7 +121,7 @@ class FuzzRun:
         await self._plant(gardener)
         maker = CaseMaker(plan.seed, await gardener.versions(), self.known)
         self.outcome.turns = maker.turns
-        canary = Canary(await RawConnection.connect(plan.host, plan.port), self.clock.now_s)
+        canary = Canary(await RawConnection.connect(plan.host, plan.port))
         await canary.prepare()
         self.outcome.latencies_ms = canary.latencies_ms
         transactions = TransactionalCanary(await RawConnection.connect(plan.host, plan.port))
@@ -171,11 +181,23 @@ class FuzzRun:
     async def listen(self, canary: Canary) -> None:
         """Let the canary sing, and check how long its requests take."""
         while not self.is_over:
+            before = len(canary.latencies_ms)
             await canary.check()
-            worst = max(canary.latencies_ms[-16:])
-            if worst > self.plan.most_latency_ms:
-                raise Finding(f"a request of the canary took {worst:.0f} ms")
+            self.check_latency(max(canary.latencies_ms[before:]))
             await asyncio.sleep(_CANARY_PAUSE_S)
+
+    def check_latency(self, latency_ms: float) -> None:
+        """Check what a request of the canary has just taken.
+
+        Raises:
+            Finding: it took too long, and not because of the load of the machine.
+        """
+        unloaded_ms = self.clock.unloaded_s(latency_ms / 1000) * 1000
+        if unloaded_ms > self.plan.most_latency_ms:
+            raise Finding(
+                f"a request of the canary took {latency_ms:.0f} ms, "
+                f"{unloaded_ms:.0f} ms of them without the load of the machine"
+            )
 
     async def check_transactions(self, canary: TransactionalCanary) -> None:
         """Let the transactional canary sing."""

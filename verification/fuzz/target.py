@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from verification.fuzz.unloaded_clock import UnloadedClock
 from verification.fuzz.values import CLUSTER_ID
 from verification.fuzz.wire import Finding
 
@@ -93,28 +94,35 @@ class TargetNode:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        end = time.monotonic() + _START_S
-        while _READY not in self.output.read_text(errors="replace"):
-            if self._process.poll() is not None or time.monotonic() > end:
-                raise Finding(f"the node did not start:\n{self.output.read_text()[-3000:]}")
-            time.sleep(0.05)
+        process = self._process
+
+        def is_ready_or_ended() -> bool:
+            is_ready = _READY in self.output.read_text(errors="replace")
+            return is_ready or process.poll() is not None
+
+        is_in_time = UnloadedClock([process.pid]).wait_until(
+            is_ready_or_ended, _START_S, time.sleep
+        )
+        if not is_in_time or process.poll() is not None:
+            raise Finding(f"the node did not start:\n{self.output.read_text()[-3000:]}")
 
     def stop(self) -> None:
-        """Stop the node in order.
+        """Stop the node in order; the time in which the machine is busy does not count.
 
         Raises:
-            Finding: it does not stop when told to.
+            Finding: it does not stop.
         """
         process = self._process
         if process is None or process.poll() is not None:
             return
         process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
+        has_ended = UnloadedClock([process.pid]).wait_until(
+            lambda: process.poll() is not None, _STOP_S, time.sleep
+        )
+        if not has_ended:
             process.kill()
             process.wait()
-            raise Finding(f"the node did not stop within {_STOP_S:.0f} s") from None
+            raise Finding(f"the node did not stop within {_STOP_S:.0f} s")
 
     @property
     def pid(self) -> int:

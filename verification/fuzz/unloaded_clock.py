@@ -13,6 +13,7 @@ from typing import Final
 _PROC: Final = Path("/proc")
 _NS: Final = 1e-9
 _KEPT_SAMPLES: Final = 128
+_PAUSE_S: Final = 0.05
 
 
 class UnloadedClock:
@@ -52,17 +53,37 @@ class UnloadedClock:
         return self._now_s
 
     def sample(self) -> None:
-        """Remember the present time for `was_starved`; call it about twice a second."""
+        """Remember the present time for `unloaded_s`; call it about twice a second."""
         self._samples.append((self._wall_s(), self.now_s()))
+
+    def unloaded_s(self, waited_s: float) -> float:
+        """Return how many of the last `waited_s` seconds were not load.
+
+        It is the share of the time since the sample nearest to their beginning. Without a sample,
+        all of them count.
+        """
+        wall_s = self._wall_s()
+        start_s = wall_s - waited_s
+        nearest = min(self._samples, key=lambda sample: abs(sample[0] - start_s), default=None)
+        if nearest is None or nearest[0] >= wall_s:
+            return waited_s
+        share = (self.now_s() - nearest[1]) / (wall_s - nearest[0])
+        return waited_s * min(1.0, share)
 
     def was_starved(self, waited_s: float) -> bool:
         """Return True if the load took more than half of the last seconds."""
-        wall_s = self._wall_s()
-        recent = [sample for sample in self._samples if sample[0] >= wall_s - waited_s]
-        if not recent:
-            return False
-        first_wall_s, first_s = recent[0]
-        return self.now_s() - first_s < (wall_s - first_wall_s) / 2
+        return self.unloaded_s(waited_s) < waited_s / 2
+
+    def wait_until(
+        self, is_done: Callable[[], bool], limit_s: float, sleep: Callable[[float], None]
+    ) -> bool:
+        """Wait until `is_done`; return False if that takes more than `limit_s` without the load."""
+        started_s = self.now_s()
+        while not is_done():
+            if self.now_s() - started_s > limit_s:
+                return False
+            sleep(_PAUSE_S)
+        return True
 
     def _read_delays(self) -> None:
         """Read how long each thread has waited for a CPU; ended threads keep their times."""

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from verification.simulation.mutants import MUTANTS
 from verification.simulation.pool import run_all, run_seed
+from verification.simulation.recorded_seeds import RECORDED_SEEDS
 from verification.simulation.run import SimulationOutcome
 from verification.simulation.scenario import Scenario, draw, draw_cleaning, draw_disks
 
@@ -21,7 +22,11 @@ _SHOWN_LINES = 150
 @click.option("--seed", type=int, help="Run this seed only and show its history.")
 @click.option("--lines", default=_SHOWN_LINES, show_default=True, help="Lines of history to show.")
 @click.option("--mutant", type=click.Choice(sorted(MUTANTS)), help="Break Spindle in this way.")
-@click.option("--mutants", is_flag=True, help="Every mutant has to be caught within the seeds.")
+@click.option(
+    "--mutants",
+    is_flag=True,
+    help="Every mutant has to be caught, by its recorded seed or within the seeds.",
+)
 @click.option("--disks", is_flag=True, help="Clusters in which little but directories fails.")
 @click.option("--cleaning", is_flag=True, help="Clusters that die while compaction works.")
 def main(
@@ -86,11 +91,7 @@ def _catch_all(console: Console, numbers: Sequence[int], drawn: Callable[[int], 
     with _progress(console) as progress:
         task = progress.add_task("mutants", total=len(MUTANTS))
         for name in sorted(MUTANTS):
-            jobs = [(number, name) for number in numbers]
-            caught: SimulationOutcome | None = None
-            for _, _, outcome in run_all(jobs, lambda o: o.violation is not None, drawn):
-                if outcome.violation is not None:
-                    caught = outcome
+            caught = _catch(name, numbers, drawn)
             if caught is None:
                 missed.append(name)
                 console.print(f"{name}: not caught by {len(numbers)} seeds")
@@ -98,6 +99,23 @@ def _catch_all(console: Console, numbers: Sequence[int], drawn: Callable[[int], 
                 console.print(f"{name}: seed {caught.scenario.seed}: {caught.violation}")
             progress.update(task, advance=1)
     return not missed
+
+
+def _catch(
+    name: str, numbers: Sequence[int], drawn: Callable[[int], Scenario]
+) -> SimulationOutcome | None:
+    """Return a run that catches the mutant; None if neither its recorded seed nor others do."""
+    hunts = [([(number, name) for number in numbers], drawn)]
+    if recorded := RECORDED_SEEDS.get(name):
+        hunts.insert(0, ([(recorded.seed, name)], recorded.draw))
+    for jobs, draw_one in hunts:
+        caught = None
+        for _, _, outcome in run_all(jobs, lambda o: o.violation is not None, draw_one):
+            if outcome.violation is not None:
+                caught = outcome
+        if caught is not None:
+            return caught
+    return None
 
 
 def _progress(console: Console) -> Progress:

@@ -95,7 +95,7 @@ class SecuredRun(FuzzRun):
     async def _canaries(self) -> AsyncIterator[tuple[Canary, TransactionalCanary]]:
         client = await self._port.logged_in(CANARY)
         await wait_for_permissions(client)
-        canary = Canary(client, self.clock.now_s)
+        canary = Canary(client)
         transactions = TransactionalCanary(await self._port.logged_in(CANARY))
         try:
             await canary.prepare()

@@ -211,6 +211,7 @@ def _decompress_stream(
         if size_bytes >= limit_bytes:
             raise _too_large(codec, limit_bytes)
         size_bytes = min(limit_bytes, 4 * size_bytes)
+        output = bytearray()  # so that it is free before the larger one is made
 
 
 def _too_large(codec: int, limit_bytes: int) -> RecordsTooLarge:

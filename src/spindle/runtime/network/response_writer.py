@@ -87,6 +87,17 @@ class ResponseOwner(Protocol):
         ...
 
 
+class _NoOwner:
+    """In place of a connection that has ended: a reference to it would keep it in memory."""
+
+    def on_sent(self, sent_bytes: int) -> None: ...
+    def on_progress(self) -> None: ...
+    def abort_sending(self, error: object) -> None: ...
+
+
+_NO_OWNER: Final = _NoOwner()
+
+
 class ResponseWriter:
     """The queue of responses, and the bytes that the client has not taken.
 
@@ -120,7 +131,7 @@ class ResponseWriter:
         self.state = _READY
         self.pending: deque[PendingAnswer] = deque()
         self.client_keeps_up = False
-        self._owner = owner
+        self._owner: ResponseOwner = owner
         self._backlog = backlog
         self._transport: asyncio.Transport | None = None
         self._pipelined_bytes = 0
@@ -314,6 +325,7 @@ class ResponseWriter:
             if pending.promise is not None and not pending.is_produce:
                 pending.promise.cancel()
         self.pending.clear()
+        self._owner = _NO_OWNER
 
     def _end_loan(self, transport: asyncio.Transport | None) -> None:
         """Take the socket back; if a thread still uses its duplicate, shut the connection down."""
