@@ -1,8 +1,8 @@
 """The start offsets of the leader epochs of a log: `leader-epoch-checkpoint` (KIP-101, KIP-279).
 
 A new entry is on the device before the first record of its epoch is written (`make_durable`). So a
-broker that becomes leader of a thousand idle partitions writes no file. The removal of entries may be synced even later, because loading
-removes epochs beyond the end of the log.
+broker that becomes leader of a thousand idle partitions writes no file. The removal of entries may
+be synced even later, because loading removes epochs beyond the end of the log.
 """
 
 from collections.abc import Sequence
