@@ -16,7 +16,7 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.config.resources import ConfigResourceType
 from spindle.operations import drain_run
-from spindle.operations.cancellation import undone_if_cancelled
+from spindle.operations.cancellation import ProgressReport, undone_if_cancelled
 from spindle.operations.errors import OperationFailed
 from spindle.operations.events import ProgressEvent
 from spindle.operations.execution import executor as executor_module
@@ -111,7 +111,8 @@ def test_a_second_interrupt_names_the_file_of_what_is_left(tmp_path: Path) -> No
         raise KeyboardInterrupt
 
     file = tmp_path / "drain.json"
-    with pytest.raises(KeyboardInterrupt), undone_if_cancelled(undo, file, told.append):
+    report = ProgressReport(told.append)
+    with pytest.raises(KeyboardInterrupt), undone_if_cancelled(undo, file, report):
         raise KeyboardInterrupt
     assert [event.event for event in told] == ["stopping", "notUndone"]
     assert told[-1].text == (

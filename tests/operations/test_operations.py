@@ -12,7 +12,12 @@ from spindle.client.blocking.client import WireClient
 from spindle.common.sizes import size_text
 from spindle.config.resources import ConfigResourceType
 from spindle.operations import PlanLimits, PlanSettings, ProgressEvent, Removal
-from spindle.operations.cancellation import Cancellation, Cancelled, undone_if_cancelled
+from spindle.operations.cancellation import (
+    Cancellation,
+    Cancelled,
+    ProgressReport,
+    undone_if_cancelled,
+)
 from spindle.operations.directories import DrainTarget
 from spindle.operations.drain_removal import check_removal
 from spindle.operations.events import Cordoned, Drained, MovesLeft, TooFull
@@ -126,7 +131,9 @@ def test_a_pause_ends_when_its_operation_is_cancelled(tmp_path: Path) -> None:
     undone: list[str] = []
     with (
         pytest.raises(Cancelled),
-        undone_if_cancelled(lambda: undone.append("moves"), tmp_path / "state", events.append),
+        undone_if_cancelled(
+            lambda: undone.append("moves"), tmp_path / "state", ProgressReport(events.append)
+        ),
     ):
         cancellation.sleep(3600.0)
     assert undone == ["moves"]

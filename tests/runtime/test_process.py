@@ -4,7 +4,7 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -64,8 +64,24 @@ def exit_code(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     return code
 
 
+@pytest.fixture
+def hangups_that_interrupt() -> Iterator[None]:
+    """Handle SIGHUP as every command of Spindle does: an exception wherever the code is."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGHUP, interrupt)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("waits_in_start", [False, True])
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+)
+@pytest.mark.usefixtures("hangups_that_interrupt")
 def test_a_signal_ends_a_node_with_its_number_wherever_it_waits(
     number: signal.Signals, code: int, waits_in_start: bool, exit_code: Callable[..., int]
 ) -> None:
@@ -80,3 +96,13 @@ def test_the_first_signal_counts(exit_code: Callable[..., int]) -> None:
 def test_a_fault_counts_more_than_a_signal(exit_code: Callable[..., int]) -> None:
     assert exit_code(fatal="the disk died", signals=(signal.SIGTERM,)) == 1
     assert exit_code(refusal=ConfigError("no"), signals=(signal.SIGTERM,)) == 1
+
+
+def test_a_node_under_nohup_outlives_its_terminal(exit_code: Callable[..., int]) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert exit_code(fatal="the disk died", signals=(signal.SIGHUP,)) == 1
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        assert exit_code(signals=(signal.SIGHUP, signal.SIGTERM)) == 143
+    finally:
+        signal.signal(signal.SIGHUP, before)

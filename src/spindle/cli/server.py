@@ -36,10 +36,10 @@ def server() -> None:
     "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Replaces a key of FILE."
 )
 def start(file: str, overrides: tuple[str, ...]) -> int:
-    """Run the node of the property file FILE until SIGTERM or Ctrl-C.
+    """Run the node of the property file FILE until SIGTERM, SIGHUP or Ctrl-C.
 
-    Exits with 143 after a clean stop by SIGTERM, with 130 after Ctrl-C, and with 1 if the node
-    cannot start.
+    Exits with 143 after a clean stop by SIGTERM, with 129 after SIGHUP, with 130 after Ctrl-C, and
+    with 1 if the node cannot start. SIGHUP is ignored under nohup.
     """
     # Modules and configuration stay: to look for garbage among them is a quarter of the time of
     # the imports.

@@ -6,7 +6,7 @@ from typing import Final
 
 from spindle.client.admin.cluster import describe_brokers
 from spindle.client.blocking.client import WireClient
-from spindle.operations.cancellation import Cancellation, Sleep, undone_if_cancelled
+from spindle.operations.cancellation import Cancellation, ProgressReport, Sleep, undone_if_cancelled
 from spindle.operations.deletions import deleted_space
 from spindle.operations.errors import OperationFailed
 from spindle.operations.events import (
@@ -79,17 +79,18 @@ def balance(
     """
     cluster_id = describe_brokers(client).cluster_id
     sleep = cancellation.sleep if cancellation is not None else None
+    report = ProgressReport(on_progress)
     with locked(state, GOAL):
         file = open_execution_file(state, cluster_id, GOAL)
         run = BalanceRun(
             client,
             file,
             settings or PlanSettings(),
-            on_progress,
+            report,
             keeps_leaders=keeps_leaders,
             sleep=sleep,
         )
-        with undone_if_cancelled(run.cancel, state, on_progress):
+        with undone_if_cancelled(run.cancel, state, report):
             return run.finish()
 
 

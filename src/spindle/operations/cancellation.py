@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from spindle.operations.events import NotUndone, OnProgress, Stopping
+from spindle.operations.events import NotUndone, OnProgress, ProgressEvent, Stopping
 
 Sleep = Callable[[float], object]
 """Waits for some seconds, as `time.sleep`; may raise `Cancelled`."""
@@ -45,11 +45,35 @@ class Cancellation:
             raise Cancelled("the operation was cancelled")
 
 
+class ProgressReport:
+    """Passes the events of an operation on to its caller."""
+
+    def __init__(self, on_progress: OnProgress) -> None:
+        self._on_progress = on_progress
+        self._may_fail = False
+
+    def __call__(self, event: ProgressEvent) -> None:
+        try:
+            self._on_progress(event)
+        except Exception:
+            if not self._may_fail:
+                raise
+
+    @contextmanager
+    def may_fail(self) -> Iterator[None]:
+        """Ignore failures in the body: SIGHUP comes when the terminal is gone that shows events."""
+        self._may_fail = True
+        try:
+            yield
+        finally:
+            self._may_fail = False
+
+
 @contextmanager
 def undone_if_cancelled(
     undo: Callable[[], None],
     state: Path,
-    report: OnProgress,
+    report: ProgressReport,
     remedy: str = "the same command with --cancel",
 ) -> Iterator[None]:
     """Call a function when the operation is cancelled or the user presses Ctrl-C.
@@ -64,9 +88,11 @@ def undone_if_cancelled(
     try:
         yield
     except (Cancelled, KeyboardInterrupt):
-        report(Stopping())
         try:
-            undo()
+            with report.may_fail():
+                report(Stopping())
+                undo()
         except KeyboardInterrupt:
-            report(NotUndone(str(state), remedy))
+            with report.may_fail():
+                report(NotUndone(str(state), remedy))
         raise

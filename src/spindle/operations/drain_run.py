@@ -13,7 +13,7 @@ from spindle.metadata.features import (
     METADATA_VERSION,
     metadata_version_name,
 )
-from spindle.operations.cancellation import Cancellation, Sleep, undone_if_cancelled
+from spindle.operations.cancellation import Cancellation, ProgressReport, Sleep, undone_if_cancelled
 from spindle.operations.deletions import deleted_space
 from spindle.operations.directories import DrainTarget, drain_target, find_directories
 from spindle.operations.drain_removal import Removal, check_removal, remove_drained
@@ -99,20 +99,21 @@ def drain(
     file = state or drain_state(broker)
     cluster_id = describe_brokers(client).cluster_id
     sleep = cancellation.sleep if cancellation is not None else None
+    report = ProgressReport(on_progress)
     with locked(file, "drain"):
         run = DrainRun(
             client,
             open_execution_file(file, cluster_id, f"drain {place}"),
             place,
             settings or PlanSettings(),
-            on_progress,
+            report,
             keeps_leaders=keeps_leaders,
             sleep=sleep,
         )
-        with undone_if_cancelled(run.cancel, file, on_progress), _state_noted(file):
+        with undone_if_cancelled(run.cancel, file, report), _state_noted(file):
             is_cordoned = run.finish()
         if then is not None:
-            remove_drained(client, then, place, run.went_offline(), on_progress)
+            remove_drained(client, then, place, run.went_offline(), report)
         return DrainResult(place, is_cordoned, tuple(run.went_offline()), then)
 
 

@@ -12,7 +12,7 @@ from spindle.client.admin.cluster import describe_brokers
 from spindle.client.admin.partitions import list_reassignments
 from spindle.client.blocking.client import WireClient
 from spindle.common.sizes import size_text
-from spindle.operations.cancellation import Cancellation, undone_if_cancelled
+from spindle.operations.cancellation import Cancellation, ProgressReport, undone_if_cancelled
 from spindle.operations.directories import UNREADABLE
 from spindle.operations.events import (
     AllWithinLimits,
@@ -165,11 +165,12 @@ def _healed(
     settings: HealSettings | None,
     state: Path,
     is_dry: bool,
-    report: OnProgress,
+    on_progress: OnProgress,
     cancellation: Cancellation | None,
     check: Callable[["HealRun"], T],
 ) -> T:
     settings = settings or HealSettings()
+    report = ProgressReport(on_progress)
     state.mkdir(parents=True, exist_ok=True)
     path = state / "round.json"
     sleep = cancellation.sleep if cancellation is not None else None

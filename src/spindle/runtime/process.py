@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 _SIGNAL_EXIT: Final = 128
-_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _GC_THRESHOLDS: Final = (20_000, 20, 50)
 _SWITCH_INTERVAL_S: Final = 0.0005
 """The event loop waits at most this long for the interpreter lock (a tenth of Python's default)."""
@@ -50,7 +50,9 @@ async def run(
 
     loop.set_exception_handler(log_unhandled)
     for number in _STOP_SIGNALS:
-        loop.add_signal_handler(number, terminate, number)
+        # Under nohup a node outlives its terminal.
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            loop.add_signal_handler(number, terminate, number)
     fatal: str | None = "the node did not start"
     try:
         await node.start()
@@ -88,9 +90,9 @@ def run_node(
 ) -> int:
     """Run a node until a signal stops it, and return the exit code of the process.
 
-    After a clean stop it is 143 for SIGTERM and 130 for SIGINT (Ctrl-C), as of Kafka's JVM, also
-    while the node starts or waits for a controller; 1 if the node could not start or a fault ended
-    it.
+    After a clean stop it is 143 for SIGTERM, 130 for SIGINT (Ctrl-C) and 129 for SIGHUP, as of
+    Kafka's JVM, also while the node starts or waits for a controller; 1 if the node could not start
+    or a fault ended it.
     """
     set_up_logging(config.text(LOG_FORMAT))
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
