@@ -39,8 +39,7 @@ DELIBERATE: list[tuple[str, str]] = [
     (
         r"^find_coordinator / .*error_message: '' -> '(Group|Transactional Id) authorization"
         r"|^consumer_group_heartbeat / .*error_message: None -> '(Group|Topic) authorization"
-        r"|^describe_user_scram_credentials / .*error_message: None -> 'Cluster authorization"
-        r"|^incremental_alter_configs / kind 8 .*error_message: None -> 'Cluster authorization",
+        r"|^describe_user_scram_credentials / .*error_message: None -> 'Cluster authorization",
         "the error is the same, its text is more exact",
     ),
     (

@@ -34,7 +34,6 @@ from spindle.protocol.messages.metadata_records import (
 from spindle.serving.context import RequestContext
 from spindle.serving.handlers.alter_configs import alter_configs, incremental_alter_configs
 from spindle.serving.handlers.describe_configs import describe_configs, list_config_resources
-from spindle.serving.permissions import CLUSTER_DENIED
 from spindle.serving.services import BrokerServices
 
 NODE = NodeConfig.from_properties(
@@ -277,18 +276,32 @@ def test_no_file_is_looked_at_for_one_who_may_not_change_brokers(services: Broke
     key = "listener.name.tls.ssl.keystore.location"
     services.authorizer = rights = Rights()
     (result,) = incremental(services, change(BROKER, "1", key, "/etc/hosts"))
-    assert result == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
+    assert result == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     assert looked_at == []
     rights.allowed = {(Operation.ALTER_CONFIGS, CLUSTER_NAME)}
     assert incremental(services, change(BROKER, "1", key, "/etc/hosts")) == [(0, None)]
     assert looked_at == [{"message.max.bytes": "3000", key: "/etc/hosts"}]
 
 
-async def test_the_older_api(services: BrokerServices) -> None:
-    def replaced(kind: int, name: str, key: str, value: str) -> Replaced:
-        config = Replaced.AlterableConfig(name=key, value=value)
-        return Replaced(resource_type=kind, resource_name=name, configs=[config])
+def replaced(kind: int, name: str, key: str, value: str) -> Replaced:
+    config = Replaced.AlterableConfig(name=key, value=value)
+    return Replaced(resource_type=kind, resource_name=name, configs=[config])
 
+
+def test_a_sender_without_the_right_gets_no_errors_of_values(services: BrokerServices) -> None:
+    """Kafka 4.4 asks the authorizer first, and sends no text: a value's error names settings."""
+    services.authorizer = Rights()
+    refused = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    asked = [("1", "node.id", "2"), ("7", "message.max.bytes", "3000"), ("", "log.dirs", "/")]
+    for name, key, value in asked:
+        assert incremental(services, change(BROKER, name, key, value)) == [refused]
+        request = AlterConfigsRequest(resources=[replaced(BROKER, name, key, value)])
+        (result,) = asyncio.run(alter_configs(services, context(33), request)).responses
+        assert (result.error_code, result.error_message) == refused
+    assert forwarded(services) == []
+
+
+async def test_the_older_api(services: BrokerServices) -> None:
     resources = [replaced(BROKER, "1", "node.id", "2"), replaced(TOPIC, "t", "retention.ms", "1")]
     request = AlterConfigsRequest(resources=resources, validate_only=True)
     response = await alter_configs(services, context(33), request)

@@ -111,7 +111,10 @@ class Trio:
 
     def answer(self, tool: str, *words: str) -> Answer:
         """Return exit code and lines of a tool, with names for what differs between clusters."""
-        done = self.run(tool, *words)
+        return self.answer_of(self.run(tool, *words))
+
+    def answer_of(self, done: ToolResult) -> Answer:
+        """Return what `answer` returns, for a tool that has ended."""
         lines = [line.rstrip() for line in done.stdout.splitlines()]
         return done.exit_code, [self.plain(line) for line in lines if not STACK_FRAME.match(line)]
 

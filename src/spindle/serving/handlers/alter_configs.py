@@ -23,7 +23,7 @@ from spindle.protocol.messages.incremental_alter_configs import (
 )
 from spindle.serving.context import RequestContext, check_own_id
 from spindle.serving.handlers.broker_loggers import change_logger_levels
-from spindle.serving.permissions import check_cluster
+from spindle.serving.permissions import may_use_cluster
 from spindle.serving.ports import DescribedNode
 from spindle.serving.services import BrokerServices
 
@@ -107,11 +107,21 @@ async def change_own_loggers(
         return False
     values = [(c.name, c.value) for c in asked.configs if c.config_operation != _DELETE_OPERATION]
     check_form([config.name for config in asked.configs], values)
-    check_cluster(node, context, Operation.ALTER_CONFIGS)
+    _check_sender(node, context)
     check_own_id(node.node_id, asked.resource_name, _OTHER_NODE, "Node")
     operations = [(c.name, c.config_operation, c.value) for c in asked.configs]
     change_logger_levels(operations, validate_only=validate_only)
     return True
+
+
+def _check_sender(node: DescribedNode, context: RequestContext) -> None:
+    """Refuse a sender that may not alter brokers.
+
+    This comes before values are checked: the errors of values show names of files and other
+    settings of this node. As in Kafka, the refusal is a code without a text.
+    """
+    if not may_use_cluster(node, context, Operation.ALTER_CONFIGS):
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 async def _change_own(
@@ -128,6 +138,7 @@ async def _change_own(
         kept = [c for c in asked.configs if c.config_operation != _DELETE_OPERATION]
         values = [(c.name, c.value) for c in kept]
         check_form([config.name for config in asked.configs], values)
+        _check_sender(services, context)
         if asked.resource_name:
             check_own_id(services.node_id, asked.resource_name, _OTHER_BROKER, "Node")
         edits = {
@@ -137,7 +148,6 @@ async def _change_own(
         }
         await _check_broker_values(
             services,
-            context,
             asked.resource_name,
             {name: v for name, v in values if v is not None and name not in edits},
             [c.name for c in asked.configs if c.config_operation == _DELETE_OPERATION],
@@ -145,7 +155,7 @@ async def _change_own(
         # Only the controller knows the whole list, so only the added paths are checked here.
         added = {n: v for n, v in values if v is not None and edits.get(n) == APPEND}
         if added:
-            await _check_broker_values(services, context, asked.resource_name, added, [])
+            await _check_broker_values(services, asked.resource_name, added, [])
     return False
 
 
@@ -156,6 +166,7 @@ async def _check_replaced(
     if asked.resource_type != ConfigResourceType.BROKER:
         return False
     check_form([c.name for c in asked.configs], [(c.name, c.value) for c in asked.configs])
+    _check_sender(services, context)
     if asked.resource_name:
         check_own_id(services.node_id, asked.resource_name, _OTHER_BROKER, "Node")
     values = {config.name: config.value for config in asked.configs if config.value is not None}
@@ -163,13 +174,12 @@ async def _check_replaced(
         ConfigResource(asked.resource_type, asked.resource_name)
     )
     deleted = [name for name in own if name not in values]
-    await _check_broker_values(services, context, asked.resource_name, values, deleted)
+    await _check_broker_values(services, asked.resource_name, values, deleted)
     return False
 
 
 async def _check_broker_values(
     services: BrokerServices,
-    context: RequestContext,
     name: str,
     values: Mapping[str, str],
     deleted: Sequence[str],
@@ -181,8 +191,6 @@ async def _check_broker_values(
     dynamic = {**cluster, **kept} if name else {**kept, **own}
     validate_own_broker(services.config, values, dynamic)
     if any(may_be_of_listener(listener_override(key) or key) for key in (*values, *deleted)):
-        # Checked before the controller checks it, because files are read, and the errors name them.
-        check_cluster(services, context, Operation.ALTER_CONFIGS)
         try:
             await services.check_listeners({**dynamic, **values})
         except ConfigError as error:
