@@ -209,7 +209,7 @@ def test_transactions_of_a_quiet_cluster(
         (("describe", "x"), "there is no transactional id 'x'\n"),
         (("terminate", "x"), "there is no transactional id 'x'\n"),
         (("hanging", "--topic", "nosuch"), "there is no topic 'nosuch'\n"),
-        (("hanging", "--broker", "77"), "broker '77' is unknown or down; brokers that serve: 1\n"),
+        (("hanging", "--broker", "77"), "broker 77 is unknown or down; known brokers: 1\n"),
         (("list", "--pattern", "("), "--pattern (: this is not a regular expression (RE2)\n"),
         (("producers", "nosuch-0"), "there is no topic 'nosuch'\n"),
         (("abort", "open-9", "0"), "topic 'open' has no partition 9; it has 2\n"),

@@ -1,9 +1,11 @@
 """The commands for people, against a node: topic, status, log-dirs, completion."""
 
 import json
+import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from spindle.cli.status import cluster_status
 from spindle.cli.status.cluster_status import Status
 from spindle.cli.status.screen import status_document, status_lines
 from spindle.cli.table import table_lines
+from spindle.cli.tools import log_dirs
 from spindle.client.admin.cluster import (
     ClusterDescription,
     ClusterNode,
@@ -23,7 +26,8 @@ from spindle.client.admin.cluster import (
     QuorumReplica,
 )
 from spindle.client.admin.partitions import Reassignment
-from spindle.client.cluster_metadata import ClusterView, PartitionView, TopicView
+from spindle.client.blocking.client import WireClient
+from spindle.client.cluster_metadata import BrokerAddress, ClusterView, PartitionView, TopicView
 from spindle.client.disks import CordonView
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
@@ -168,6 +172,36 @@ def test_the_directories_of_a_node(say: Say, up: dict[str, Any]) -> None:
     assert sorted(paths) == up["nodes"][0]["log_dirs"]
     assert all(log_dir["totalBytes"] >= log_dir["usableBytes"] > 0 for log_dir in broker["logDirs"])
     assert not any(log_dir["isCordoned"] for log_dir in broker["logDirs"])
+
+
+def test_log_dirs_names_brokers_whose_directories_are_unknown(
+    say: Say, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        free_port = server.getsockname()[1]
+    real_metadata, real_description = WireClient.metadata, log_dirs.describe_brokers
+
+    def with_a_dead_one(client: WireClient, topics: Sequence[str] | None = None) -> ClusterView:
+        view = real_metadata(client, topics)
+        dead = BrokerAddress(2, "127.0.0.1", free_port)
+        return replace(view, brokers={**view.brokers, 2: dead})
+
+    def with_a_fenced_one(client: WireClient) -> ClusterDescription:
+        description = real_description(client)
+        fenced = ClusterNode(3, "127.0.0.1", free_port, None, True)
+        return replace(description, nodes=(*description.nodes, fenced))
+
+    monkeypatch.setattr(WireClient, "metadata", with_a_dead_one)
+    monkeypatch.setattr(log_dirs, "describe_brokers", with_a_fenced_one)
+    assert run(("kafka", "log-dirs", "--describe", "--json")) == 1
+    out, err = capsys.readouterr()
+    assert [broker["broker"] for broker in json.loads(out)["brokers"]] == [1]
+    second, third = err.splitlines()
+    assert second.startswith("the log directories of broker 2 are unknown: ")
+    assert second.endswith("Connection refused")
+    assert third == "the log directories of broker 3 are unknown: it is fenced"
+    # Brokers that were not asked for have no line.
+    say("kafka", "log-dirs", "--describe", "--broker-list", "1")
 
 
 def test_the_status_of_a_node(

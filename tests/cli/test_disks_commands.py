@@ -89,7 +89,7 @@ def test_a_broker_that_is_not_there_is_named(
     up: dict[str, Any], bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(("disks", "add", "9", "/d")) == 1
-    assert "broker '9' is unknown or down; brokers that serve: 1" in capsys.readouterr().err
+    assert "broker 9 is unknown or down; known brokers: 1" in capsys.readouterr().err
 
 
 def test_a_refused_readmission_prints_the_command_that_accepts_the_losses(

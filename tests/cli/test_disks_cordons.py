@@ -183,7 +183,7 @@ def test_a_directory_that_cannot_be_cordoned_is_named(
     )
     code, _, error = outcome(capsys, "cordon", "7", directories[0])
     assert code == 1
-    assert "broker '7' is unknown or down; brokers that serve: 1" in error
+    assert "broker 7 is unknown or down; known brokers: 1" in error
     assert stored(bootstrap) == {CORDONS: ""}
 
 

@@ -102,7 +102,7 @@ def test_one_broker_is_listed_on_demand(bootstrap: str, capsys: pytest.CaptureFi
     assert run(("disks", "list", "--broker", "1")) == 0
     assert len(capsys.readouterr().out.splitlines()) == 4
     assert run(("disks", "list", "--broker", "7")) == 1
-    assert capsys.readouterr() == ("", "there is no broker 7; there are 1\n")
+    assert capsys.readouterr() == ("", "broker 7 is unknown or down; known brokers: 1\n")
 
 
 def test_a_broker_that_is_down_has_a_row_and_the_exit_code_says_so(

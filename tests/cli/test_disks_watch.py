@@ -243,7 +243,7 @@ def test_each_interval_prints_one_object(
     [
         (("--interval", "0"), "Invalid value for '--interval': 0.0 is not in the range"),
         (("--count", "0"), "Invalid value for '--count': 0 is not in the range"),
-        (("--broker", "7", "--count", "1"), "there is no broker 7; there are 1"),
+        (("--broker", "7", "--count", "1"), "broker 7 is unknown or down; known brokers: 1"),
     ],
 )
 def test_a_watch_that_cannot_work(

@@ -415,7 +415,7 @@ def test_wrong_places_and_impossible_goals_end_with_one_line(
     wrong = {
         ("drain", "1:/nope"): "broker 1 has no log directory /nope; it has /",
         ("drain", "one"): "'one' is not BROKER or BROKER:DIR",
-        ("decommission", "9"): "there is no broker 9; there are 1",
+        ("decommission", "9"): "broker 9 is unknown or down; known brokers: 1",
         ("decommission", "1"): "it has 1 replica, and the plan can use 0 brokers",
         ("what-if",): "name at least one broker or directory",
         ("what-if", "--add-broker", "1"): "broker 1 exists already",

@@ -45,6 +45,15 @@ class TopicView:
     partitions: Mapping[int, PartitionView]
 
 
+def no_broker_text(broker: int | str, known: Iterable[int]) -> str:
+    """Return the text of the error for a broker that is not among the known ones.
+
+    Metadata leaves out the brokers that are down, so the text says that this one may be down.
+    """
+    names = ", ".join(map(str, sorted(known))) or "none"
+    return f"broker {broker} is unknown or down; known brokers: {names}"
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterView:
     """The cluster as a client knows it. `refused` has the errors of topics that were refused."""
@@ -77,11 +86,9 @@ class ClusterView:
         """
         address = self.brokers.get(int(node_id)) if node_id.isdecimal() else None
         if address is None:
-            known = ", ".join(map(str, sorted(self.brokers))) or "none"
-            raise BrokerNotRunning(
-                ErrorCode.BROKER_NOT_AVAILABLE,
-                f"broker {node_id!r} is unknown or down; brokers that serve: {known}",
-            )
+            name = int(node_id) if node_id.isdecimal() else repr(node_id)
+            text = no_broker_text(name, self.brokers)
+            raise BrokerNotRunning(ErrorCode.BROKER_NOT_AVAILABLE, text)
         return address
 
     def leader_of(self, of: TopicPartition) -> BrokerAddress:

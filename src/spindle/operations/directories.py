@@ -3,6 +3,7 @@
 import posixpath
 from typing import Final, NamedTuple
 
+from spindle.client.cluster_metadata import no_broker_text
 from spindle.operations.errors import OperationFailed
 from spindle.planner.model import ClusterModel
 
@@ -67,9 +68,9 @@ def find_directories(cluster: ClusterModel, broker_id: int, path: str | None) ->
     Raises:
         OperationFailed: there is no such broker or directory.
     """
-    if broker_id not in [broker.broker_id for broker in cluster.brokers]:
-        known = ", ".join(str(broker.broker_id) for broker in cluster.brokers)
-        raise OperationFailed(f"there is no broker {broker_id}; there are {known}")
+    known_ids = [broker.broker_id for broker in cluster.brokers]
+    if broker_id not in known_ids:
+        raise OperationFailed(no_broker_text(broker_id, known_ids))
     own = cluster.directories_of(broker_id)
     plain = None if path is None else posixpath.normpath(path)
     paths = {

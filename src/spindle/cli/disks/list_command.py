@@ -23,6 +23,7 @@ from spindle.cli.table import table_lines
 from spindle.cli.terminal import shortened
 from spindle.client.admin.cluster import describe_brokers
 from spindle.client.blocking.client import WireClient
+from spindle.client.cluster_metadata import no_broker_text
 from spindle.client.disks import DiskView
 from spindle.common.sizes import size_text
 from spindle.common.uuids import uuid_text
@@ -73,8 +74,7 @@ def list_command(
     with Survey(client, broker) as survey:
         reports = survey.take()
         if not reports:
-            known = ", ".join(map(str, survey.node_ids))
-            raise CommandFailed(f"there is no broker {broker}; there are {known}")
+            raise CommandFailed(no_broker_text(str(broker), survey.node_ids))
     if as_json:
         documents = [report_document(report) for report in reports]
         if forecasts is not None:

@@ -23,6 +23,7 @@ from spindle.cli.numbers import WholeRange
 from spindle.cli.repetition import COUNT, interval_option
 from spindle.cli.terminal import Line, shows_blocks
 from spindle.client.blocking.client import WireClient
+from spindle.client.cluster_metadata import no_broker_text
 
 _WAIT_MS: Final = 3_000
 _LOOK_S: Final = 0.25
@@ -47,8 +48,7 @@ class Watch:
         """
         reports = self._survey.take()
         if not reports:
-            known = ", ".join(map(str, self._survey.node_ids))
-            raise CommandFailed(f"there is no broker {self._broker_id}; there are {known}")
+            raise CommandFailed(no_broker_text(str(self._broker_id), self._survey.node_ids))
         watched = []
         for report in reports:
             rates = self._rates.setdefault(report.node.node_id, BrokerRates())

@@ -1,14 +1,14 @@
 """`kafka-log-dirs`: the log directories of brokers, their replicas and their space."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import click
 
 from spindle.cli.tools.bootstrap import connect_as
 from spindle.cli.tools.command import ToolCommand
-from spindle.cli.tools.failures import ToolFailed
+from spindle.cli.tools.failures import ToolFailed, failure
 from spindle.cli.tools.hashmap_order import in_map_order, partition_hash, string_hash
 from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
@@ -18,11 +18,18 @@ from spindle.cli.tools.options import (
     Option,
     Options,
 )
+from spindle.client.admin.cluster import describe_brokers
 from spindle.client.admin.refusals import exception_class
-from spindle.client.log_dirs import LogDirView
+from spindle.client.blocking.client import WireClient
+from spindle.client.cluster_metadata import BrokerAddress, no_broker_text
+from spindle.client.log_dirs import LogDirView, describe_log_dirs_request, log_dir_views
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.operations.errors import CLUSTER_FAILURES
+from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 
+SOME_ARE_SILENT: Final = 1
+"""The exit code if a broker did not answer, as that of `spindle disks list`."""
 _FORMAT_VERSION: Final = 1
 
 DECLARATION: Final = Declaration(
@@ -39,30 +46,63 @@ DECLARATION: Final = Declaration(
 )
 
 
-def _run(options: Options) -> None:
+def _run(options: Options) -> int:
     options.require("bootstrap-server", "describe")
     topics = [name for name in options.text("topic-list").split(",") if name]
     wanted = _broker_ids(options.text("broker-list"))
     with connect_as(options, client_id="log-dirs-tool") as client:
-        known = sorted(client.metadata(()).brokers)
+        brokers = client.metadata(()).brokers
+        known = sorted(brokers)
         unknown = [broker for broker in wanted if broker not in known]
         if unknown:
             raise ToolFailed(
                 "ERROR: The given brokers do not exist from --broker-list: "
                 f"{_listed(unknown)}. Current existent brokers: {_listed(known)}",
-                plainly=f"--broker-list: no broker {_listed(unknown)}; there are {_listed(known)}",
+                plainly=f"--broker-list: {no_broker_text(_listed(unknown), known)}",
             )
         asked = wanted or known
         if not options.has("json"):
             click.echo("Querying brokers for log directories information")
-        log_dirses = client.describe_log_dirs()
+        if options.is_script:
+            log_dirses, silent = client.describe_log_dirs(), {}
+        else:
+            log_dirses, silent = _ask(client, [brokers[broker] for broker in asked])
+            if not wanted:
+                silent |= _fenced(client, known)
+        views = {broker: log_dirses[broker] for broker in asked if broker in log_dirses}
         if not options.has("json"):
-            click.echo(f"Received log directory information from brokers {_listed(asked)}")
-    views = {broker: log_dirses[broker] for broker in asked if broker in log_dirses}
+            shown = asked if options.is_script else list(views)
+            click.echo(f"Received log directory information from brokers {_listed(shown)}")
     if options.has("json"):
         click.echo(json.dumps(full_document(views, topics)))
     else:
         click.echo(json.dumps(document(views, topics), separators=(",", ":"), ensure_ascii=False))
+    for broker, reason in sorted(silent.items()):
+        click.echo(f"the log directories of broker {broker} are unknown: {reason}", err=True)
+    return SOME_ARE_SILENT if silent else 0
+
+
+def _ask(
+    client: WireClient, brokers: Iterable[BrokerAddress]
+) -> tuple[dict[int, list[LogDirView]], dict[int, str]]:
+    """Return the log directories by broker, and the reason for brokers without an answer."""
+    views: dict[int, list[LogDirView]] = {}
+    silent: dict[int, str] = {}
+    for broker in brokers:
+        try:
+            answer = client.ask(
+                describe_log_dirs_request(None), DescribeLogDirsResponse, broker=broker
+            )
+            views[broker.node_id] = log_dir_views(answer)
+        except CLUSTER_FAILURES as error:
+            silent[broker.node_id] = failure(error).plainly
+    return views, silent
+
+
+def _fenced(client: WireClient, asked: Collection[int]) -> dict[int, str]:
+    """Return the registered brokers that metadata leaves out because they are fenced."""
+    nodes = describe_brokers(client).nodes
+    return {n.node_id: "it is fenced" for n in nodes if n.is_fenced and n.node_id not in asked}
 
 
 def full_document(

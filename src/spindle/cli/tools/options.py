@@ -131,14 +131,17 @@ class Options:
     Attributes:
         words: all words of the command line.
         loose_words: those that belong to no option.
+        is_script: the command runs as a script of `spindle home`, with Kafka's errors.
     """
 
     def __init__(self, context: click.Context) -> None:
         self.given: tuple[ParsedOption, ...] = context.meta.get(_GIVEN, ())
         self.words: tuple[str, ...] = context.meta.get(_WORDS, ())
         # Kafka's scripts ignore words that belong to no option.
-        is_script = dialect_of(context) is Dialect.KAFKA
-        self.loose_words: tuple[str, ...] = () if is_script else context.params.get(LOOSE_WORDS, ())
+        self.is_script = dialect_of(context) is Dialect.KAFKA
+        self.loose_words: tuple[str, ...] = (
+            () if self.is_script else context.params.get(LOOSE_WORDS, ())
+        )
         self._declared: dict[str, Option] = {}
         self._values: dict[str, Sequence[str] | bool] = {}
         for ancestor in _lineage(context):
