@@ -337,22 +337,22 @@ def test_a_lock_that_another_drain_has_just_removed_keeps_nobody_out(
 
 
 @pytest.mark.parametrize(
-    "words", [("1", "--then", "retire"), ("1:/d", "--then", "unregister")], ids=["retire", "forget"]
+    "words", [("1", "--then", "remove"), ("1:/d", "--then", "unregister")], ids=["retire", "forget"]
 )
 def test_a_last_step_that_does_not_fit_the_place_is_refused(
     bootstrap: str, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
     assert run(("drain", *words, "--yes")) != 0
-    assert "--then retire needs BROKER:DIR" in capsys.readouterr().err
+    assert "--then remove needs BROKER:DIR" in capsys.readouterr().err
 
 
 def test_the_metadata_log_directory_is_not_drained_to_be_retired(
     bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     before = directories(capsys)
-    words = ("--then", "retire", "--yes", "--state", str(tmp_path / "drain.json"))
+    words = ("--then", "remove", "--yes", "--state", str(tmp_path / "drain.json"))
     assert run(("drain", f"1:{min(before)}", *words)) == 1
-    assert "holds the metadata log of broker 1, so it cannot be retired" in capsys.readouterr().err
+    assert "holds the metadata log of broker 1, so it cannot be removed" in capsys.readouterr().err
     assert directories(capsys) == before
 
 
@@ -432,7 +432,7 @@ def test_a_drained_directory_is_retired_and_keeps_no_cordon(
 
     monkeypatch.setattr(cordons, "uncordon", uncordon_late)
     words = ("--capacity", "1GiB", "--state", str(tmp_path / "drain.json"))
-    assert run(("drain", f"1:{path}", "--then", "retire", "--yes", *words)) == 0
+    assert run(("drain", f"1:{path}", "--then", "remove", "--yes", *words)) == 0
     assert f"broker 1 uses {path} no longer" in capsys.readouterr().out
     with connect(bootstrap, {}) as client:
         assert cordoned_entries(client, 1) == ()

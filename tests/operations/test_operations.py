@@ -87,12 +87,12 @@ def test_a_drain_returns_what_it_reached_and_nothing_is_printed(
         client,
         1,
         f"{path}/",
-        then=Removal.RETIRE,
+        then=Removal.REMOVE,
         settings=SETTINGS,
         state=tmp_path / "drain.json",
         on_progress=events.append,
     )
-    assert result == operations.DrainResult(DrainTarget(1, path), True, (), Removal.RETIRE)
+    assert result == operations.DrainResult(DrainTarget(1, path), True, (), Removal.REMOVE)
     assert path not in replica_counts(client)
     assert Drained([], True, DrainTarget(1, path)) in events
     assert capsys.readouterr() == ("", "")
@@ -118,10 +118,10 @@ def test_a_directory_is_retired_and_a_broker_unregistered_and_not_the_other_way(
     client: WireClient,
 ) -> None:
     for removal, target in (
-        (Removal.RETIRE, DrainTarget(1)),
+        (Removal.REMOVE, DrainTarget(1)),
         (Removal.UNREGISTER, DrainTarget(1, "/d")),
     ):
-        with pytest.raises(operations.OperationFailed, match="a directory is retired, and a whole"):
+        with pytest.raises(operations.OperationFailed, match="a directory is removed, and a whole"):
             check_removal(client, removal, target)
 
 
@@ -141,7 +141,7 @@ def test_a_pause_ends_when_its_operation_is_cancelled(tmp_path: Path) -> None:
 
 
 def test_the_facts_of_an_event_are_its_fields_without_those_of_its_text() -> None:
-    event = TooFull("1:/a", 0.5, 0.9, above_fill=0.85)
+    event = TooFull("1:/a", 0.5, 0.9, trigger_fill=0.85)
     assert event.facts == {"directory": "1:/a", "fill": 0.5, "fillAhead": 0.9}
     assert str(event) == "1:/a is at 50.0%, and 90.0% at the horizon: above 85%"
     left = MovesLeft(2, 3 * 2**20, 1)

@@ -17,6 +17,15 @@ from spindle.operations.directories import DrainTarget
 from spindle.operations.drain_removal import check_removal
 
 
+class _RemovalType(click.Choice[str]):
+    """The ways to take a place out of use; `retire` is the former name of `remove`."""
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        return super().convert("remove" if value == "retire" else value, param, ctx)
+
+
 @click.command(
     "drain", epilog=examples("spindle drain 2", "spindle drain 2:/disk3 --throttle 20MiB")
 )
@@ -31,8 +40,8 @@ from spindle.operations.drain_removal import check_removal
 )
 @click.option(
     "--then",
-    type=click.Choice([step.value for step in Removal]),
-    help="Take the empty place out of use: retire the directory, or unregister the broker, which "
+    type=_RemovalType([step.value for step in Removal]),
+    help="Take the empty place out of use: remove the directory, or unregister the broker, which "
     "must be down then.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before --then acts.")
@@ -97,8 +106,8 @@ def _confirm(client: WireClient, removal: Removal, place: DrainTarget, *, is_agr
         OperationFailed: the place cannot be taken out of use.
         click.Abort: the user does not agree.
     """
-    if (removal is Removal.RETIRE) != (place.path is not None):
-        raise click.UsageError("--then retire needs BROKER:DIR, --then unregister needs BROKER")
+    if (removal is Removal.REMOVE) != (place.path is not None):
+        raise click.UsageError("--then remove needs BROKER:DIR, --then unregister needs BROKER")
     check_removal(client, removal, place)
     if not is_agreed and sys.stdin.isatty():
         click.confirm(f"Drain {place.text}, then {removal.value} it?", abort=True)

@@ -26,7 +26,7 @@ from spindle.protocol.messages.describe_disks import DescribeDisksRequest, Descr
 class Removal(StrEnum):
     """How an empty broker or directory is taken out of use."""
 
-    RETIRE = "retire"
+    REMOVE = "remove"
     UNREGISTER = "unregister"
 
 
@@ -38,20 +38,20 @@ def check_removal(client: WireClient, then: Removal, place: DrainTarget) -> None
             Spindle broker, or the directory holds the metadata log.
     """
     broker_id, path = place
-    if (then is Removal.RETIRE) != (path is not None):
-        raise OperationFailed("a directory is retired, and a whole broker is unregistered")
-    if then is Removal.RETIRE:
+    if (then is Removal.REMOVE) != (path is not None):
+        raise OperationFailed("a directory is removed, and a whole broker is unregistered")
+    if then is Removal.REMOVE:
         try:
             broker = client.metadata(()).broker(str(broker_id))
             client.ask_spindle(broker, DescribeDisksRequest(), DescribeDisksResponse)
         except UnsupportedByPeer:
             raise OperationFailed(
-                f"broker {broker_id} is not a Spindle broker, so it cannot retire a directory "
+                f"broker {broker_id} is not a Spindle broker, so it cannot remove a directory "
                 "while it runs: drain without --then, stop it, and change log.dirs"
             ) from None
         if path == _metadata_log_dir(client, broker_id):
             raise OperationFailed(
-                f"{path} holds the metadata log of broker {broker_id}, so it cannot be retired: "
+                f"{path} holds the metadata log of broker {broker_id}, so it cannot be removed: "
                 "drain without --then"
             )
 
@@ -73,7 +73,7 @@ def remove_drained(
         ApiError, ClientError: the cluster refused, or could not be asked.
     """
     broker_id, path = place
-    if then is Removal.RETIRE and path is not None:
+    if then is Removal.REMOVE and path is not None:
         try:
             alter_disks(client, broker_id, DirectoryAction.RETIRE, path)
         except DirectoryInUse as error:

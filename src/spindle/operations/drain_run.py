@@ -77,7 +77,7 @@ def drain(
 
     Args:
         directory: its path; None for all directories of the broker.
-        then: take the empty place out of use: retire the directory, or unregister the broker,
+        then: take the empty place out of use: remove the directory, or unregister the broker,
             which must be down then.
         keeps_leaders: change no preferred leader at the end.
         state: the file that a later call reads to continue or to undo; None for
@@ -91,7 +91,7 @@ def drain(
         Cancelled, KeyboardInterrupt: it was cancelled, and has undone what it had begun.
 
     Examples:
-        >>> drain(client, 2, "/disk3", then=Removal.RETIRE, on_progress=print)
+        >>> drain(client, 2, "/disk3", then=Removal.REMOVE, on_progress=print)
     """
     place = drain_target(broker, directory)
     if then is not None:

@@ -621,14 +621,14 @@ class TooFull(ProgressEvent):
     directory: str
     fill: float
     fill_ahead: float
-    above_fill: float = field(metadata=_FOR_TEXT)
+    trigger_fill: float = field(metadata=_FOR_TEXT)
 
     @property
     def text(self) -> str:
         text = f"{self.directory} is at {self.fill:.1%}"
-        if self.fill <= self.above_fill:
+        if self.fill <= self.trigger_fill:
             text += f", and {self.fill_ahead:.1%} at the horizon"
-        return f"{text}: above {self.above_fill:.0%}"
+        return f"{text}: above {self.trigger_fill:.0%}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -637,11 +637,11 @@ class AllWithinLimits(ProgressEvent):
 
     event: ClassVar[str] = "fine"
     directories: int
-    above_fill: float = field(metadata=_FOR_TEXT)
+    trigger_fill: float = field(metadata=_FOR_TEXT)
 
     @property
     def text(self) -> str:
-        return f"all directories are below {self.above_fill:.0%}"
+        return f"all directories are below {self.trigger_fill:.0%}"
 
 
 @dataclass(frozen=True, slots=True)

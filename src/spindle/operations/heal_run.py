@@ -378,7 +378,7 @@ class HealRun:
         return failed
 
     def _report_reasons(self, model: ClusterModel, at_horizon: ClusterModel) -> None:
-        above = self._settings.limits.above_fill
+        above = self._settings.limits.trigger_fill
         count = 0
         for now, later in zip(model.directories, at_horizon.directories, strict=True):
             if later.is_online and later.capacity_bytes and later.fill > above:

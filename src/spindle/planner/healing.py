@@ -26,22 +26,22 @@ class HealingLimits:
     """The fill at which replicas leave a directory, and the fill to reach.
 
     Attributes:
-        above_fill: replicas leave a directory above this share of its capacity.
-        down_to_fill: they leave until this share is reached, and no receiving directory gets above
+        trigger_fill: replicas leave a directory above this share of its capacity.
+        target_fill: they leave until this share is reached, and no receiving directory gets above
             it, so that the next check finds nothing to do.
 
     Raises:
         ValueError: the shares are out of their range.
     """
 
-    above_fill: float = 0.85
-    down_to_fill: float = 0.80
+    trigger_fill: float = 0.85
+    target_fill: float = 0.80
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.down_to_fill <= self.above_fill <= 1.0:
+        if not 0.0 < self.target_fill <= self.trigger_fill <= 1.0:
             raise ValueError(
-                f"directories above {self.above_fill:.0%} give replicas until they are at "
-                f"{self.down_to_fill:.0%}: the second share must be above 0% and not above the "
+                f"directories above {self.trigger_fill:.0%} give replicas until they are at "
+                f"{self.target_fill:.0%}: the second share must be above 0% and not above the "
                 "first one, and the first one not above 100%"
             )
 
@@ -98,7 +98,7 @@ class _Healer:
         self.layout = layout
         self.remarks: list[str] = []
         self._healing = healing
-        fill = min(healing.down_to_fill, limits.max_fill)
+        fill = min(healing.target_fill, limits.max_fill)
         self._rooms = FreeSpaceIndex(layout, FreeSpaceIndex.ceilings(layout, fill))
 
     def evacuate(self, directory: int) -> None:
@@ -110,7 +110,7 @@ class _Healer:
             self.remarks.append(
                 f"{count_noun(len(left), 'replica')} of {self._name(directory)}, such as "
                 f"{model.name}, cannot be made elsewhere: there is no leader to copy from, or no "
-                f"other broker, rack or directory below {self._healing.down_to_fill:.0%}"
+                f"other broker, rack or directory below {self._healing.target_fill:.0%}"
             )
 
     def too_full(self) -> list[int]:
@@ -118,7 +118,7 @@ class _Healer:
         full = [
             directory
             for directory in self.layout.staying()
-            if self.layout.fill(directory) > self._healing.above_fill
+            if self.layout.fill(directory) > self._healing.trigger_fill
         ]
         return sorted(full, key=lambda each: (-self.layout.fill(each), each))
 
@@ -132,16 +132,16 @@ class _Healer:
                 return
             if self.layout.size[replica] > 0:
                 self._rooms.place(replica)
-        if self._above(directory) > 0 and self.layout.fill(directory) > self._healing.above_fill:
+        if self._above(directory) > 0 and self.layout.fill(directory) > self._healing.trigger_fill:
             self.remarks.append(
                 f"{self._name(directory)} stays at {self.layout.fill(directory):.1%}, above "
-                f"{self._healing.above_fill:.0%}: no replica of it fits into another directory "
-                f"below {self._healing.down_to_fill:.0%}; add a directory or delete records"
+                f"{self._healing.trigger_fill:.0%}: no replica of it fits into another directory "
+                f"below {self._healing.target_fill:.0%}; add a directory or delete records"
             )
 
     def _above(self, directory: int) -> float:
         capacity_bytes = self.layout.capacity_bytes[directory]
-        return self.layout.used[directory] - self._healing.down_to_fill * capacity_bytes
+        return self.layout.used[directory] - self._healing.target_fill * capacity_bytes
 
     def _name(self, directory: int) -> str:
         return str(self.layout.cluster.directories[directory])
