@@ -206,6 +206,20 @@ def test_a_header_that_cannot_be_one_is_named_with_its_place(writer: ReplicaWrit
         read(writer, endingOffsets='{"topic":{"0":30}}')
 
 
+@pytest.mark.parametrize("base_offset", [0, 30, 2**31 + 5, 2**62])
+def test_a_wrong_base_offset_does_not_end_the_read(writer: ReplicaWriter, base_offset: int) -> None:
+    writer.append_records(simple_records(30))
+    at = size_of_first_batch(writer.segment)
+    writer.roll()
+    writer.append_records(simple_records(30))
+    path = writer.path / "00000000000000000000.log"
+    data = path.read_bytes()
+    path.write_bytes(data[:at] + base_offset.to_bytes(8, "big") + data[at + 8 :])
+    for start in (0, 12):
+        with pytest.raises(CorruptLog, match=rf"\.log at byte {at}: the offsets are outside"):
+            read(writer, startingOffsets=f'{{"topic":{{"0":{start}}}}}')
+
+
 @pytest.mark.parametrize(
     ("option", "finding"),
     [

@@ -11,10 +11,11 @@ from node_harness import CLUSTER_ID, Client, Home, batch_of, connected, running
 
 from spindle.common.errors import ConfigError, ErrorCode
 from spindle.common.filesystem import OsFileSystem
-from spindle.common.ids import TopicPartition
+from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.common.ports import FileSystem
 from spindle.disks.alter_disks import DirectoryAction, ReplicaState
 from spindle.log.formats.meta_properties import META_PROPERTIES
+from spindle.metadata.image import MetadataImage
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from spindle.protocol.messages.metadata import MetadataRequest
 from spindle.runtime.machine import LocalMachine, Lock
@@ -267,6 +268,36 @@ async def test_the_only_replica_of_a_replaced_directory_is_created_empty_when_it
         for partition in range(3):
             answer = await client.fetch("t", partition, 0, max_wait_ms=0)
             assert (answer.error_code, answer.high_watermark) == (0, partition != lost)
+
+
+async def test_the_only_replica_whose_folder_is_missing_waits_until_its_loss_is_accepted(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path).format()
+    where = TopicPartition("t", 0)
+
+    await fill(home)
+    number = places(home)[where.partition]
+    shutil.rmtree(home.directories[number] / "t-0")
+    for _ in range(2):  # the evidence outlives a start
+        async with running(home) as node:
+            assert node.broker is not None
+            metadata = node.broker.metadata
+            assert await metadata.wait_for(lambda image: _leader_of(image, where) == NO_LEADER, 10)
+            assert node.broker.replicas.lookup(*where) is None
+    async with running(home) as node, connected(node) as client:
+        assert node.broker is not None
+        altered = await node.broker.directory_changes.change(
+            DirectoryAction.READMIT, str(home.directories[number]), [where]
+        )
+        assert altered.replicas == {where: ReplicaState.CREATED_EMPTY}
+        assert await node.broker.metadata.wait_for(lambda image: _leader_of(image, where) == 1, 10)
+        answer = await client.fetch("t", 0, 0, max_wait_ms=0)
+        assert (answer.error_code, answer.high_watermark) == (0, 0)
+
+
+def _leader_of(image: MetadataImage, where: TopicPartition) -> int:
+    return image.topics.by_name[where.topic].partitions[where.partition].leader
 
 
 async def test_a_start_does_not_forget_the_added_directories_because_one_file_cannot_be_read(

@@ -67,8 +67,9 @@ def scan_batches(
 
     Stop at `end` or a batch that is not whole, at a full table, at the end offset, or at a corrupt
     batch: SCAN_STATUS is then an index into SCAN_FINDINGS and SCAN_POSITION the place of the batch.
-    The offsets of a batch must be in the range from SCAN_MIN_OFFSET, which moves with the scan, to
-    SCAN_MAX_OFFSET. `limits` is (start offset, end offset, least timestamp, greatest timestamp) as for the kernel.
+    `limits` is (start offset, end offset, least timestamp, greatest timestamp) as for the kernel.
+    The offsets of a batch must be from SCAN_MIN_OFFSET, which moves with the scan, to
+    SCAN_MAX_OFFSET.
     """
     start_offset, end_offset, min_timestamp, max_timestamp = limits
     count = 0

@@ -18,7 +18,7 @@ from spindle.columnar.batch_rows import batch_rows
 from spindle.columnar.headers import HeaderWalk
 from spindle.columnar.row_counts import RowCounter
 from spindle.columnar.segment_log import SegmentLog
-from spindle.columnar.tables import address_of
+from spindle.columnar.tables import MISPLACED_OFFSETS, SCAN_FINDINGS, address_of
 from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.pipeline.segments.failover import ReadSettings, read_resumed
 from spindle.pipeline.segments.ranges import SegmentRange
@@ -51,9 +51,11 @@ class _HeaderReader:
         self._columns = settings.columns
         self._check_crcs = settings.check_crcs
         self._segments = SegmentWalk(piece, log, fail_on_data_loss=settings.fail_on_data_loss)
-        self._headers = HeaderWalk(
-            piece.start_offset, piece.end_offset, check_crcs=settings.check_crcs
-        )
+        self._start_offset, self._end_offset = piece.start_offset, piece.end_offset
+        # All batches, because a wrong base offset may put one before the start.
+        self._headers = HeaderWalk(0, piece.end_offset, check_crcs=settings.check_crcs)
+        self._headers.next_offset = piece.start_offset
+        self._headers.is_finished = piece.start_offset >= piece.end_offset
         self._counter = (
             RowCounter(piece.partition, settings.row_filter(piece), piece.aborted or ())
             if ROW_COUNT_COLUMN in settings.columns
@@ -80,6 +82,7 @@ class _HeaderReader:
         window = memoryview(self._buffer)
         gathered: list[Any] = []
         count = 0
+        min_offset = opened.segment.base_offset
         while not walk.is_finished:
             file_bytes = os.fstat(file.fileno()).st_size
             try:
@@ -88,6 +91,11 @@ class _HeaderReader:
                 self._segments.next_offset = walk.next_offset
                 raise self._segments.interrupted(error) from error
             fields = walk.fields(address_of(self._buffer), size_bytes, position, file_bytes)
+            self._check_offsets(opened, fields, min_offset, position)
+            if fields.shape[1]:
+                min_offset = walk.next_offset
+            last_offsets = fields[headers.BASE_OFFSET] + fields[headers.LAST_DELTA]
+            fields = fields[:, last_offsets >= self._start_offset]
             gathered.append(fields)
             count += fields.shape[1]
             is_end = walk.is_torn or file_bytes - walk.position < HEADER_BYTES
@@ -107,6 +115,33 @@ class _HeaderReader:
                 self._buffer = bytearray(int.from_bytes(self._buffer[8:12], "big") + 12)
             is_alone = is_sparse and not self._check_crcs
             window = memoryview(self._buffer)[: HEADER_BYTES if is_alone else None]
+
+    def _check_offsets(
+        self, opened: OpenSegment, fields: Any, min_offset: int, window_at: int
+    ) -> None:
+        """Refuse batches whose offsets are outside of the segment, or do not ascend.
+
+        The checksum does not cover the base offset. A wrong one could end the range too early.
+
+        Raises:
+            CorruptLog: names the batch.
+        """
+        walk = self._headers
+        positions, first = fields[headers.POSITION], fields[headers.BASE_OFFSET]
+        last = first + fields[headers.LAST_DELTA]
+        is_wrong = last > opened.max_offset
+        is_wrong |= first <= np.concatenate(([min_offset - 1], last))[:-1]
+        wrong_at = positions[is_wrong].tolist()
+        if walk.is_finished and walk.next_offset < self._end_offset:
+            # The next batch ended the range by its base offset, and is not among the fields.
+            at = walk.position - window_at
+            base_offset = int.from_bytes(self._buffer[at : at + 8], "big")
+            if base_offset > opened.max_offset:
+                wrong_at.append(walk.position)
+        if wrong_at:
+            self._segments.check_epochs()
+            finding = SCAN_FINDINGS[MISPLACED_OFFSETS]
+            raise CorruptLog(str(opened.segment.path), wrong_at[0], finding)
 
     def _rows(self, opened: OpenSegment, place: dict[str, Any], fields: Any) -> pa.RecordBatch:
         counts: Any = None

@@ -333,7 +333,8 @@ class FutureLogs:
             deleted, directory = place
             if directory.is_offline:
                 continue
-            where, partition = self._replica_of(deleted), None
+            where = self._replica_of(deleted)
+            partition: Partition | None = None
             if where is not None:
                 if self._is_superseded(deleted, hosted(where)):
                     await self._read_end(place)
