@@ -1,6 +1,8 @@
 """Shards on the event loop: loading, resigning, group commit, exclusive operations, timers."""
 
 import asyncio
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -569,6 +571,38 @@ async def test_refusal_of_a_waiting_operation_reaches_its_caller() -> None:
     with pytest.raises(ApiError, match="UNKNOWN_MEMBER_ID"):
         await beat
     broker.groups.close()
+
+
+async def test_a_refused_operation_that_waited_is_freed_at_once() -> None:
+    broker = start_broker(partitions=1)
+    await broker.groups.wait_loaded()
+    driver = broker.groups.shards[0]
+    broker.log.gate = asyncio.Event()
+    first = asyncio.ensure_future(commit(broker, 1))
+    await settle()
+    refusals: list[weakref.ref[ApiError]] = []
+
+    def refuse(*_: object) -> HeartbeatResponse:
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    async def ask() -> None:
+        try:
+            await driver.submit(refuse, is_exclusive=True)
+        except ApiError as error:
+            refusals.append(weakref.ref(error))
+
+    gc.disable()
+    try:
+        asking = asyncio.ensure_future(ask())
+        await settle()
+        broker.log.gate.set()
+        await first
+        await asking
+        await settle()
+        assert refusals[0]() is None
+    finally:
+        gc.enable()
+        broker.groups.close()
 
 
 async def test_offsets_of_deleted_topics_go() -> None:

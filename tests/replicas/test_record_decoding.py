@@ -68,6 +68,24 @@ async def test_a_refusal_keeps_nothing_of_the_batch_alive() -> None:
     assert unpacked[0]() is None
 
 
+@pytest.mark.usefixtures("without_collector")
+async def test_a_refusal_that_was_handled_is_freed_at_once() -> None:
+    refusals: list[weakref.ref[ApiError]] = []
+
+    def decode() -> None:
+        raise ApiError(ErrorCode.INVALID_RECORD)
+
+    async def ask() -> None:
+        try:
+            await RecordDecoding().run("t", decode)
+        except ApiError as error:
+            refusals.append(weakref.ref(error))
+
+    await ask()
+    await asyncio.sleep(0)
+    assert refusals[0]() is None
+
+
 async def test_an_unexpected_error_keeps_its_place_in_the_program() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         await RecordDecoding().run("t", lambda: 1 // 0)

@@ -42,17 +42,11 @@ class RecordDecoding:
     async def run(self, topic: str, function: Callable[[*Ts], T], *args: *Ts) -> T:
         """Return the result of `function(*args)`; see `call`."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        def settle(result: T | None, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(cast(T, result))  # None only if T allows it
-            else:
-                future.set_exception(error)
-
-        self.call(topic, settle, function, *args)
-        return await future
+        self.call(topic, partial(_settle, future), function, *args)
+        try:
+            return await future
+        finally:
+            del future  # with an error, it and this frame keep each other in memory
 
     def _begin_next(self) -> None:
         if self._is_busy or not self._waiting:
@@ -75,6 +69,15 @@ class RecordDecoding:
         if isinstance(error, ApiError | CorruptRecords):
             _drop_frames(error)
         callback(None if error is not None else done.result(), error)
+
+
+def _settle(future: asyncio.Future[T], result: T | None, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(cast(T, result))  # None only if T allows it
+    else:
+        future.set_exception(error)
 
 
 def _drop_frames(error: BaseException) -> None:

@@ -302,6 +302,9 @@ class ShardDriver(Generic[ShardT]):
             Exception
         ) as error:  # the exception concerns this operation only; the next one must run
             if work.future is not None:
+                if isinstance(error, ApiError):
+                    # Its frames have the future, and would keep the request in memory.
+                    error.__traceback__ = None
                 work.future.set_exception(error)
             elif work.timer is not None:
                 log.exception("Timer %s of %s failed", work.timer, self.partition)

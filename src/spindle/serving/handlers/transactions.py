@@ -146,6 +146,8 @@ async def _codes_of(
     except ApiError as error:
         code = fencing_code(context, error.code, versions.END_TXN_PRODUCER_FENCED)
         return dict.fromkeys(_partitions_of(transaction), code)
+    finally:
+        del adding  # a task with an error, and the frame that awaited it, keep each other in memory
 
 
 def _partitions_of(transaction: _Transaction) -> list[TopicPartition]:
