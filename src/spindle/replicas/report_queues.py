@@ -61,7 +61,7 @@ class ReportQueue(Generic[R, RequestT, ResponseT]):
         return bool(self._ready)
 
     def put(self, key: TopicIdPartition, report: R) -> None:
-        """Queue a report, also if the request under way has the same.
+        """Queue a report, also if the request in flight has the same.
 
         The controller may have answered that one before the partition changed in between.
         """
