@@ -396,3 +396,16 @@ async def test_events_in_any_order_make_only_legal_moves(seed: int) -> None:
     connection.abort()
     assert connection.state is ConnectionState.CLOSED
     assert session.server.open == session.server.limits.unsent.total_bytes == 0
+
+
+async def test_a_connection_that_closes_is_idle_although_its_last_requests_get_no_response() -> (
+    None
+):
+    session = Session()
+    session.transport.unsent_bytes = 9_000  # which the client never reads
+    session.receive(frame(PRODUCE, b"1") + frame(PRODUCE, b"bad") + frame(PRODUCE, b"3"))
+    assert session.transport.is_closed
+    session.connection.last_active_s = 0.0
+    assert session.connection.is_idle_since(10.0)
+    await session.answer(0, b"one")
+    assert session.connection.is_idle_since(10.0)
