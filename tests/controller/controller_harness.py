@@ -151,7 +151,7 @@ class Harness:
             self.quorum,
             self.publisher,
             context,
-            bootstrap=_first_levels(metadata_version) if bootstrap is None else bootstrap,
+            bootstrap=lambda: _first_levels(metadata_version) if bootstrap is None else bootstrap,
             clock=lambda: self.now_ms,
             wall_clock=lambda: self.now_ms,
             authorizer=self.authorizer,

@@ -421,3 +421,16 @@ async def test_an_ended_connection_is_freed_without_the_garbage_collector(
         assert ended() is None
     finally:
         gc.enable()
+
+
+async def test_a_connection_that_closes_is_idle_although_its_last_requests_get_no_response() -> (
+    None
+):
+    session = Session()
+    session.transport.unsent_bytes = 9_000  # which the client never reads
+    session.receive(frame(PRODUCE, b"1") + frame(PRODUCE, b"bad") + frame(PRODUCE, b"3"))
+    assert session.transport.is_closed
+    session.connection.last_active_s = 0.0
+    assert session.connection.is_idle_since(10.0)
+    await session.answer(0, b"one")
+    assert session.connection.is_idle_since(10.0)

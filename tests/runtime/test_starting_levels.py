@@ -48,3 +48,35 @@ async def test_directories_that_a_newer_release_has_formatted_are_refused(
     assert (home.directories[0] / SNAPSHOT).read_bytes() == before
     (log,) = home.directories[0].glob("__cluster_metadata-0/*.log")
     assert log.read_bytes() == b""
+
+
+def formatted_by_kafka_4_3(folder: Path) -> Home:
+    """Format a node without the bootstrap snapshot: `bootstrap.checkpoint` has its content."""
+    home = Home(folder).format()
+    (home.directories[0] / SNAPSHOT).unlink()
+    return home
+
+
+def level_33() -> FeatureLevelRecord:
+    return FeatureLevelRecord(name="metadata.version", feature_level=33)
+
+
+async def test_first_records_that_rot_after_the_first_start_do_no_harm(tmp_path: Path) -> None:
+    home = formatted_by_kafka_4_3(tmp_path)
+    rotten = home.directories[0] / "bootstrap.checkpoint"
+    rotten.write_bytes(bootstrap_snapshot([level_33()], None, 0, 0))
+    async with running(home) as node:
+        assert node.publisher.image.metadata_version == 33
+    rotten.write_bytes(b"rotten")
+    async with running(home) as node:
+        assert node.publisher.image.metadata_version == 33
+
+
+async def test_first_records_that_cannot_be_read_are_refused_before_the_first_start(
+    tmp_path: Path,
+) -> None:
+    home = formatted_by_kafka_4_3(tmp_path)
+    (home.directories[0] / "bootstrap.checkpoint").write_bytes(b"rotten")
+    with pytest.raises(ConfigError, match=r"bootstrap.checkpoint.*; format the directory again"):
+        async with running(home):
+            pass

@@ -16,6 +16,7 @@ import shutil
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -76,6 +77,31 @@ class _Waiter:
 
     connection: socket.socket
     condition: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """The result of a request, or its error."""
+
+    result: Any = None
+    error: str | None = None
+
+    def send(self, connection: socket.socket) -> None:
+        if self.error is None:
+            send_result(connection, self.result)
+        else:
+            send_error(connection, self.error)
+
+
+def _outcome(carry_out: Callable[[], Any]) -> _Outcome:
+    """Call a function. No failure of a request ends the process, and with it all nodes."""
+    try:
+        return _Outcome(carry_out())
+    except (ConfigError, LocalError, OSError) as error:
+        return _Outcome(error=str(error))
+    except Exception as error:  # noqa: BLE001 - a mistake in the request, or a bug
+        traceback.print_exc()
+        return _Outcome(error=f"{type(error).__name__}: {error}")
 
 
 @dataclass(slots=True)
@@ -140,11 +166,11 @@ class SupervisorServer:
 
     def _answer_waiters(self) -> None:
         for waiter in list(self._waiters):
-            result = waiter.condition()
-            if result is not None:
+            answer = _outcome(waiter.condition)
+            if answer.result is not None or answer.error is not None:
                 self._waiters.remove(waiter)
                 with waiter.connection, suppress(OSError):
-                    send_result(waiter.connection, result)
+                    answer.send(waiter.connection)
 
     # -- requests
 
@@ -154,15 +180,20 @@ class SupervisorServer:
         try:
             line = read_line(connection)
             if line:
-                keep_open = self._carry_out(connection, json.loads(line))
+                keep_open = self._carry_out(connection, line)
         except OSError:
             pass  # the owner has given up
         finally:
             if not keep_open:
                 connection.close()
 
-    def _carry_out(self, connection: socket.socket, request: dict[str, Any]) -> bool:
+    def _carry_out(self, connection: socket.socket, line: bytes) -> bool:
         """Carry out a request; return True if it is answered later."""
+        answer = _outcome(lambda: json.loads(line))
+        request = answer.result
+        if not isinstance(request, dict):
+            send_error(connection, answer.error or "a request is an object")
+            return False
         commands: dict[str, Callable[[dict[str, Any]], Any]] = {
             "make": self._make,
             "start": self._start,
@@ -174,16 +205,11 @@ class SupervisorServer:
             "await-ready": self._ready,
             "await-end": self._ended,
         }
-        name = request["do"]
+        name = request.get("do", "")
         if name in conditions:
             self._waiters.append(_Waiter(connection, lambda: conditions[name](request)))
             return True
-        try:
-            result = commands[name](request)
-        except (ConfigError, LocalError, OSError) as error:
-            send_error(connection, str(error))
-        else:
-            send_result(connection, result)
+        _outcome(lambda: commands[name](request)).send(connection)
         return False
 
     def _make(self, request: dict[str, Any]) -> list[dict[str, Any]]:

@@ -589,8 +589,8 @@ class Partition:
 
         Its directory has been offline, and may have lost records.
 
-                Args:
-                    trusted: directories that have been online all the time.
+        Args:
+            trusted: directories that have been online all the time.
         """
         leader, registration = self.leader, self.registration
         if leader is None or registration is None or broker_id not in registration.replicas:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from spindle.common.errors import LogDirectoryFailed
@@ -192,7 +193,7 @@ class Node:
             identities.cluster_id,
             quorum,
             self.publisher,
-            read_bootstrap_records(self._file_system, self._metadata_log_dir),
+            partial(read_bootstrap_records, self._file_system, self._metadata_log_dir),
             machine.new_uuid,
             machine.steady_clock_ms,
             machine.wall_clock_ms,

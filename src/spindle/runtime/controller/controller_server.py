@@ -95,7 +95,7 @@ class ControllerServer(MetadataPublisher):
         cluster_id: str,
         quorum: RaftMetadataQuorum,
         publisher: ImagePublisher,
-        bootstrap: Sequence[Message],
+        bootstrap: Callable[[], Sequence[Message]],
         new_uuid: Callable[[], Uuid],
         clock: Callable[[], int],
         wall_clock: Callable[[], int],

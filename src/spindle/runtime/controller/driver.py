@@ -49,7 +49,7 @@ class ControllerDriver(MetadataPublisher):
     """Serves controller requests while the local node leads the metadata quorum.
 
     Args:
-        bootstrap: the records of the formatted disk, used if the log is empty.
+        bootstrap: reads the records of the formatted disk; called if the log has none of them.
         clock: milliseconds of a monotonic clock.
         wall_clock: milliseconds since the epoch.
         authorizer: decides about the topics and other resources of a client's request. The
@@ -68,7 +68,7 @@ class ControllerDriver(MetadataPublisher):
         publisher: ImagePublisher,
         context: ControllerContext,
         *,
-        bootstrap: Sequence[Message],
+        bootstrap: Callable[[], Sequence[Message]],
         clock: Callable[[], int],
         wall_clock: Callable[[], int],
         authorizer: Authorizer,
@@ -82,7 +82,7 @@ class ControllerDriver(MetadataPublisher):
         self._publisher = publisher
         self._context = context
         self._authorizer = authorizer
-        self._bootstrap = list(bootstrap)
+        self._bootstrap = bootstrap
         self._clock = clock
         self._wall_clock = wall_clock
         self._refusals = LogThrottle(clock)
@@ -253,10 +253,11 @@ class ControllerDriver(MetadataPublisher):
         now_ms = self._clock()
         self._log.begin(epoch)
         try:
+            is_bootstrapped = self._log.image.features.is_bootstrapped
             self._log.append(
                 activation_records(
                     self._log.image,
-                    self._bootstrap,
+                    () if is_bootstrapped else self._bootstrap(),
                     self._context.settings,
                     is_in_transaction=self._publisher.is_in_transaction,
                 )

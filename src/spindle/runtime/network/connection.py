@@ -359,6 +359,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def is_idle_since(self, time_s: float) -> bool:
         """Return True if the connection was idle since `time_s` of the loop's clock."""
+        if self.state is _CLOSING:
+            # Requests get no response any more, and the peer may never read the earlier ones.
+            return self.last_active_s < time_s
         writer = self._writer
         if writer.is_full and writer.count():
             self.last_active_s = self._loop.time()  # the peer reads, if slowly

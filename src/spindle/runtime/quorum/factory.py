@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from spindle.common.errors import ConfigError, UnsupportedMetadataVersion
+from spindle.common.errors import ConfigError, CorruptLog, UnsupportedMetadataVersion
 from spindle.common.ids import Endpoint
 from spindle.common.ports import FileSystem, RandomSource
 from spindle.common.uuids import Uuid
@@ -106,19 +106,18 @@ async def open_quorum(
 
 
 def read_bootstrap_records(file_system: FileSystem, metadata_log_dir: str) -> list[Message]:
-    """Return the records that a new cluster begins with; none where the log has them already.
+    """Return the records that a new cluster begins with; none if no file has any.
+
+    Call it only while the metadata log has none of them: a file that is damaged later does no harm.
 
     Raises:
-        ConfigError: the file cannot be understood.
+        CorruptLog: a file is damaged.
     """
     for name in _BOOTSTRAP_FILES:
         path = f"{metadata_log_dir}/{name}"
         if not file_system.exists(path):
             continue
-        try:
-            batches = list(read_snapshot(file_system.read_bytes(path), path))
-        except ValueError as error:
-            raise ConfigError(f"{path}: {error}; format the directory again") from error
+        batches = list(read_snapshot(file_system.read_bytes(path), path))
         if records := [record for batch in batches for record in batch.records]:
             return records
     return []
@@ -127,10 +126,16 @@ def read_bootstrap_records(file_system: FileSystem, metadata_log_dir: str) -> li
 def _check_starting_levels(file_system: FileSystem, metadata_log_dir: str) -> None:
     """Refuse the first records of a new cluster if this release does not support their levels.
 
+    The metadata log is empty, so nothing is lost if the directory is formatted again.
+
     Raises:
-        ConfigError: names the level.
+        ConfigError: names the level, or the file that is damaged.
     """
-    for record in read_bootstrap_records(file_system, metadata_log_dir):
+    try:
+        records = read_bootstrap_records(file_system, metadata_log_dir)
+    except CorruptLog as error:
+        raise ConfigError(f"{error}; format the directory again") from error
+    for record in records:
         if not isinstance(record, FeatureLevelRecord):
             continue
         name, level = record.name, record.feature_level
