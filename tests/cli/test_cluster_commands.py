@@ -24,6 +24,7 @@ from spindle.client.admin.cluster import (
     ClusterNode,
     QuorumDescription,
     QuorumReplica,
+    describe_brokers,
 )
 from spindle.client.admin.partitions import Reassignment
 from spindle.client.blocking.client import WireClient
@@ -179,7 +180,7 @@ def test_log_dirs_names_brokers_whose_directories_are_unknown(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         free_port = server.getsockname()[1]
-    real_metadata, real_description = WireClient.metadata, log_dirs.describe_brokers
+    real_metadata = WireClient.metadata
 
     def with_a_dead_one(client: WireClient, topics: Sequence[str] | None = None) -> ClusterView:
         view = real_metadata(client, topics)
@@ -187,7 +188,7 @@ def test_log_dirs_names_brokers_whose_directories_are_unknown(
         return replace(view, brokers={**view.brokers, 2: dead})
 
     def with_a_fenced_one(client: WireClient) -> ClusterDescription:
-        description = real_description(client)
+        description = describe_brokers(client)
         fenced = ClusterNode(3, "127.0.0.1", free_port, None, True)
         return replace(description, nodes=(*description.nodes, fenced))
 

@@ -10,7 +10,7 @@ from spindle.cli.history.forecast_options import forecast_options
 from spindle.cli.plan.plan_command import KEEP_LEADERS, SPREAD, limit_options, limits_of
 from spindle.cli.progress import aborted_by_interrupt, printing
 from spindle.client.blocking.client import WireClient
-from spindle.operations import PlanSettings, balance, cancel_balance
+from spindle.operations import Cancellation, PlanSettings, balance, cancel_balance
 from spindle.operations.balance_run import BALANCE_STATE
 
 
@@ -52,7 +52,8 @@ def balance_command(
     stops the moves; replicas that have moved stay where they are. The exit code is 0 at the end,
     130 after Ctrl-C, and 1 after any failure.
     """
-    report = printing(as_json=as_json)
+    cancellation = None if cancel else Cancellation()
+    report = printing(as_json=as_json, cancellation=cancellation)
     if cancel:
         cancel_balance(client, state=state, on_progress=report)
         return
@@ -64,4 +65,5 @@ def balance_command(
             keeps_leaders=keeps_leaders,
             state=state,
             on_progress=report,
+            cancellation=cancellation,
         )

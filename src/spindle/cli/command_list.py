@@ -43,7 +43,7 @@ SECTIONS: Final = {
     "Administer a cluster (-b HOST:PORT, or SPINDLE_BOOTSTRAP)": {
         "configs": (f"{_ADMIN}.configs:configs", "Show and change settings of brokers and groups."),
         "acls": (f"{_ADMIN}.acls:acls", "List, add and remove ACLs."),
-        "users": (f"{_ADMIN}.users:users", "List, add and delete users that log in with SCRAM."),
+        "users": (f"{_ADMIN}.users:users", "List, set and delete users that log in with SCRAM."),
         "tokens": (f"{_ADMIN}.tokens:tokens", "Create, list, renew and expire delegation tokens."),
         "quotas": (f"{_ADMIN}.quotas:quotas", "List, set and remove limits of clients."),
         "brokers": (f"{_ADMIN}.brokers:brokers", "List brokers, and unregister those that left."),

@@ -12,7 +12,7 @@ from spindle.cli.plan.place import parse_drain_target
 from spindle.cli.plan.plan_command import KEEP_LEADERS, limit_options, limits_of
 from spindle.cli.progress import aborted_by_interrupt, printing
 from spindle.client.blocking.client import WireClient
-from spindle.operations import PlanSettings, Removal, cancel_drain, drain
+from spindle.operations import Cancellation, PlanSettings, Removal, cancel_drain, drain
 from spindle.operations.directories import DrainTarget
 from spindle.operations.drain_removal import check_removal
 
@@ -74,7 +74,8 @@ def drain_command(
     failure of the drain; the last line names them.
     """
     target, removal = parse_drain_target(place), Removal(then) if then is not None else None
-    report = printing(as_json=as_json, place=str(target))
+    cancellation = None if cancel else Cancellation()
+    report = printing(as_json=as_json, cancellation=cancellation, place=str(target))
     if cancel and removal is not None:
         raise click.UsageError("--cancel takes nothing out of use: leave out --then")
     if cancel:
@@ -92,6 +93,7 @@ def drain_command(
             keeps_leaders=keeps_leaders,
             state=state,
             on_progress=report,
+            cancellation=cancellation,
         )
 
 

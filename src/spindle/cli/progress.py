@@ -8,33 +8,51 @@ from typing import Any
 import click
 
 from spindle.common.printable import printable
+from spindle.operations.cancellation import Cancellation, Cancelled
 from spindle.operations.events import OnProgress, ProgressEvent
 
 
-def printing(*, as_json: bool, **common: Any) -> OnProgress:
+def printing(
+    *, as_json: bool, cancellation: Cancellation | None = None, **common: Any
+) -> OnProgress:
     """Return a function that prints events.
 
+    It never raises `OSError`: an operation that undoes what it has begun reports that, too, and
+    Ctrl-C ends the reader of a pipe as well.
+
     Args:
+        cancellation: is cancelled when standard output cannot be written any more, as after
+            `| head`; with None the operation goes on without a screen.
         common: facts that each JSON line begins with.
     """
+    is_writable = True
 
     def show(event: ProgressEvent) -> None:
+        nonlocal is_writable
+        if not is_writable:
+            return
         if as_json:
-            click.echo(json.dumps({**common, "event": event.event, **event.facts}))
+            text = json.dumps({**common, "event": event.event, **event.facts})
         else:
-            click.echo("\n".join(map(printable, event.text.split("\n"))))
+            text = "\n".join(map(printable, event.text.split("\n")))
+        try:
+            click.echo(text)
+        except OSError:
+            is_writable = False
+            if cancellation is not None:
+                cancellation.cancel()
 
     return show
 
 
 @contextmanager
 def aborted_by_interrupt() -> Iterator[None]:
-    """End the command after Ctrl-C: the operation has undone what it had begun.
+    """End the command after a cancellation: the operation has undone what it had begun.
 
     Raises:
-        click.Abort: the user pressed Ctrl-C.
+        click.Abort: the user pressed Ctrl-C, or nobody reads the output any more.
     """
     try:
         yield
-    except KeyboardInterrupt:
+    except (Cancelled, KeyboardInterrupt):
         raise click.Abort from None

@@ -35,7 +35,7 @@ _mechanism = click.option(
     epilog=examples("spindle users list", "spindle users set alice"),
 )
 def users() -> None:
-    """List, add and delete users that log in with SCRAM."""
+    """List, set and delete users that log in with SCRAM."""
 
 
 @users.command("list", epilog=examples("spindle users list"))

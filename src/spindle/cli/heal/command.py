@@ -15,7 +15,14 @@ from spindle.cli.progress import aborted_by_interrupt, printing
 from spindle.cli.renamed_option import RenamedOption
 from spindle.cli.sizes import parse_size
 from spindle.client.blocking.client import WireClient
-from spindle.operations import HealSettings, HoursOfDay, PlanSettings, heal, keep_healing
+from spindle.operations import (
+    Cancellation,
+    HealSettings,
+    HoursOfDay,
+    PlanSettings,
+    heal,
+    keep_healing,
+)
 from spindle.operations.heal_run import HEAL_STATE
 
 
@@ -106,11 +113,13 @@ def heal_command(
         PlanSettings(limits, capacity, history, horizon_ms),
     )
     check = heal if once else keep_healing
+    cancellation = Cancellation()
     with aborted_by_interrupt():
         check(
             client,
             settings=settings,
             state=state,
             is_dry=dry_run,
-            on_progress=printing(as_json=as_json),
+            on_progress=printing(as_json=as_json, cancellation=cancellation),
+            cancellation=cancellation,
         )

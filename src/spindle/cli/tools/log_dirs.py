@@ -64,7 +64,7 @@ def _run(options: Options) -> int:
         if not options.has("json"):
             click.echo("Querying brokers for log directories information")
         if options.is_script:
-            log_dirses, silent = client.describe_log_dirs(), {}
+            log_dirses, silent = client.describe_log_dirs(), dict[int, str]()
         else:
             log_dirses, silent = _ask(client, [brokers[broker] for broker in asked])
             if not wanted:

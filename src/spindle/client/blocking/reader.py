@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, cast
 from spindle.client.admin.refusals import optional_error
 from spindle.client.blocking.client import WireClient
 from spindle.client.cluster_metadata import BrokerAddress
-from spindle.client.errors import ClientError
+from spindle.client.errors import ClientError, error_for
 from spindle.client.fetching import AbortedProducer
 from spindle.client.isolation import shown_batches
 from spindle.common.errors import ApiError, ErrorCode
@@ -140,17 +140,17 @@ class Reader:
             name = topic.topic or names[topic.topic_id]
             for fetched in topic.partitions:
                 partition = TopicPartition(name, fetched.partition_index)
-                error = optional_error(fetched.error_code, f"fetch of partition {partition}")
-                if error is None:
+                if fetched.error_code == ErrorCode.NONE:
                     aborted = [
                         AbortedProducer(a.producer_id, a.first_offset)
                         for a in fetched.aborted_transactions or ()
                     ]
                     records += self._decoded(partition, fetched.records or b"", aborted)
-                elif error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                elif fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     trouble = FetchOffsetOutOfRange(partition, self.positions[partition])
                 else:
-                    trouble = trouble or error
+                    subject = f"fetch of partition {partition}"
+                    trouble = trouble or error_for(fetched.error_code, subject)
         return trouble
 
     def _decoded(
