@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from spindle.cli.progress import printing
-from spindle.operations.cancellation import Cancellation, Cancelled, undone_if_cancelled
+from spindle.operations.cancellation import (
+    Cancellation,
+    Cancelled,
+    ProgressReport,
+    undone_if_cancelled,
+)
 from spindle.operations.events import Stopping
 
 
@@ -36,7 +41,7 @@ def test_an_operation_is_cancelled_when_nobody_reads_its_progress(as_json: bool)
 @pytest.mark.usefixtures("closed_pipe")
 def test_an_interrupt_is_undone_although_it_has_ended_the_reader_too(tmp_path: Path) -> None:
     undone: list[bool] = []
-    report = printing(as_json=False, cancellation=Cancellation())
+    report = ProgressReport(printing(as_json=False, cancellation=Cancellation()))
     with (
         pytest.raises(KeyboardInterrupt),
         undone_if_cancelled(lambda: undone.append(True), tmp_path / "state", report),

@@ -9,11 +9,11 @@ from spindle.client.admin.refusals import failure_text
 from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.reader import Reader
 from spindle.client.cluster_metadata import BrokerAddress, ClusterView, PartitionView, TopicView
-from spindle.client.offsets import READ_COMMITTED
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 from spindle.protocol.messages.fetch import FetchResponse
+from spindle.protocol.sentinels import READ_COMMITTED
 
 PARTITION = TopicPartition("t", 0)
 
