@@ -208,7 +208,11 @@ class Consumption:
 
 @contextmanager
 def ending_on_signals() -> Iterator[None]:
-    """Let SIGTERM end the command in order, like Ctrl-C."""
+    """Let SIGTERM end the command like Ctrl-C, unless it is ignored or handled already."""
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        # `cli.signals` has a handler for the whole command, which keeps the exit code.
+        yield
+        return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
