@@ -179,11 +179,9 @@ class DirectoryStore:
             for name, parsed in partition_directories
             if parsed.kind is DirectoryKind.DELETED
         ]
-        counts = Counter(parsed.topic_partition for _, parsed in partition_directories)
-        for deleted in self.deleted_at_start:
-            if counts[deleted.topic_partition] == 1:  # the checkpoints know no topic ids
-                self._keep_offsets(deleted.topic_partition)
-        self._find_missing(parsed for _, parsed in partition_directories)
+        present = [parsed for _, parsed in partition_directories]
+        self._keep_offsets_of_deleted(present)
+        self._find_missing(present)
         for count, (name, parsed) in enumerate(to_load, start=1):
             topic_partition = parsed.topic_partition
             log = load_log(
@@ -229,6 +227,12 @@ class DirectoryStore:
             for checkpoint in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
             if where in self._stored[checkpoint]
         }
+
+    def _keep_offsets_of_deleted(self, present: Iterable[DirectoryName]) -> None:
+        counts = Counter(name.topic_partition for name in present)
+        for deleted in self.deleted_at_start:
+            if counts[deleted.topic_partition] == 1:  # the checkpoints know no topic ids
+                self._keep_offsets(deleted.topic_partition)
 
     def _find_missing(self, present: Iterable[DirectoryName]) -> None:
         """Find the logs that had records and are missing; keep their checkpoint entries.
