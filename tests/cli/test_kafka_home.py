@@ -167,6 +167,21 @@ def test_other_tools(home: KafkaHome) -> None:
     assert topics.startswith("Create, list, describe, change and delete topics.")
 
 
+def test_a_refused_acl_is_printed_inside_an_execution_exception(home: KafkaHome) -> None:
+    done = home.run("kafka-acls", "--bootstrap-server", home.bootstrap, "--list")
+    refusal = (
+        "org.apache.kafka.common.errors.SecurityDisabledException: "
+        + "No Authorizer is configured on the broker"
+    )
+    assert (done.returncode, done.stdout.rstrip().splitlines()) == (
+        1,
+        [
+            f"Error while executing ACL command: {refusal}",
+            f"java.util.concurrent.ExecutionException: {refusal}",
+        ],
+    )
+
+
 def test_stopping_by_number(home: KafkaHome, tmp_path: Path) -> None:
     assert home.run("kafka-server-stop", "--node-id", "4").stdout == "No kafka server to stop\n"
     other = KafkaHome(tmp_path)

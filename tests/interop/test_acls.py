@@ -55,10 +55,11 @@ COMMANDS = [
 Tool = Callable[..., ToolResult]
 _NOT_OF_THE_TOOL = (
     "\tat ",
+    "Caused by: ",
     "ToolServer$ExitRequested",
     "Error while executing ACL command: exit 1",
 )
-"""Beginnings of lines that come from the process in which the tests run Java's tools."""
+"""Beginnings of lines of a Java trace, and of those of the process that runs Java's tools here."""
 
 
 @pytest.fixture(scope="module", autouse=True)

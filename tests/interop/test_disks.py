@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -16,9 +17,10 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, TopicMetadata
 from peers.clients import create, settings, take, watermarks
+from peers.committed_reader import committed_values
 from peers.dumped_files import check_files
 from peers.java_tools import JavaTools
-from peers.node import KafkaNode, Node
+from peers.node import TEST_DEFAULTS, KafkaNode, Node, random_uuid
 from peers.samples import CODECS, samples, seen
 
 pytestmark = pytest.mark.timeout(180)
@@ -30,6 +32,7 @@ OVERRIDES = {
     "broker.heartbeat.interval.ms": "500",
 }
 LIMIT_S = 30.0
+TRANSACTIONAL = "transactional"
 
 Contents = dict[str, list[object]]
 
@@ -52,22 +55,29 @@ class Disks:
         assert self.running is None
         self._turn += 1
         first = self._first
-        node = self._classes[who](
-            self.folder / f"{self._turn}-{who}",
-            directory_count=3,
-            overrides=dict(OVERRIDES),
-            log_dirs=[] if first is None else first.log_dirs,
-            cluster_id=first.cluster_id if first else "4L6g3nShT-eMCtK--X86sw",
-        )
+        node = self.make(self._classes[who], self.folder / f"{self._turn}-{who}", first)
         if address is not None:
             node.port, node.controller_port = address
             node.write_properties()
         if first is None:
             self._first = node
-            node.format()
+            self.format(node)
         node.start()
         self.running = node
         return node
+
+    def make(self, kind: type[Node], folder: Path, first: Node | None) -> Node:
+        """Return a node on new directories, or on those of `first`."""
+        return kind(
+            folder,
+            directory_count=3,
+            overrides=dict(OVERRIDES),
+            log_dirs=[] if first is None else first.log_dirs,
+            cluster_id=first.cluster_id if first else "4L6g3nShT-eMCtK--X86sw",
+        )
+
+    def format(self, node: Node) -> None:
+        node.format()
 
     def stop(self, how: str) -> None:
         """End the running node: `how` is "clean" (SIGTERM) or "kill"."""
@@ -146,7 +156,7 @@ def committed(node: Node, group: str, topic: str) -> int:
 
 
 def contents(node: Node) -> Contents:
-    """Return every record of every topic that is not internal, by partition."""
+    """Return every record of every topic without transactions, by partition."""
     consumer = Consumer(
         settings(node, group_id="reader", enable_auto_commit=False, check_crcs=True)
     )
@@ -157,7 +167,7 @@ def contents(node: Node) -> Contents:
             TopicPartition(name, partition, OFFSET_BEGINNING)
             for name in sorted(topics)
             for partition in sorted(topics[name].partitions)
-            if not name.startswith("__")
+            if not name.startswith("__") and name != TRANSACTIONAL
         ]
         total = 0
         for place in places:
@@ -226,6 +236,96 @@ def test_each_continues_what_the_other_wrote(
     assert check_files(disks.log_dirs, java_tools)[".log"] >= 25
     for earlier, later in pairwise([before, both]):
         assert all(later[place][: len(records)] == records for place, records in earlier.items())
+
+
+class DefaultDisks(Disks):
+    """Directories that `format --standalone` prepares: a dynamic quorum and the default levels.
+
+    The property file has no key beyond those of Kafka's own example for one node.
+    """
+
+    def make(self, kind: type[Node], folder: Path, first: Node | None) -> Node:
+        node = kind(
+            folder,
+            directory_count=2,
+            log_dirs=[] if first is None else first.log_dirs,
+            cluster_id=first.cluster_id if first else random_uuid(),
+        )
+        if first is not None:
+            node.port, node.controller_port = first.port, first.controller_port
+        replication = [key for key in TEST_DEFAULTS if key.endswith(("replication.factor", "isr"))]
+        node.overrides = {
+            **dict.fromkeys(TEST_DEFAULTS, ""),
+            **dict.fromkeys(replication, "1"),
+            "controller.quorum.voters": "",
+            "controller.quorum.bootstrap.servers": node.controller,
+        }
+        node.write_properties()
+        return node
+
+    def format(self, node: Node) -> None:
+        node.format("--standalone")
+
+
+@pytest.mark.parametrize("order", [("candidate", "kafka"), ("kafka", "candidate")], ids="-".join)
+def test_disks_formatted_with_defaults_go_to_the_other_program_and_back(
+    tmp_path: Path, candidate_class: type[Node], java_tools: JavaTools, order: tuple[str, str]
+) -> None:
+    first, second = order
+    disks = DefaultDisks(tmp_path, candidate_class)
+    try:
+        node = disks.start(first)
+        levels = finalized_levels(node, java_tools)
+        write_everything(node, "one")
+        send_in_transactions(node)
+        before = contents(node)
+        disks.stop("clean")
+
+        node = disks.start(second)
+        assert finalized_levels(node, java_tools) == levels
+        assert contents(node) == before
+        assert committed(node, "one-group", "one-none") == 17
+        write_everything(node, "two")
+        send_in_transactions(node)
+        both = contents(node)
+        disks.stop("clean")
+
+        node = disks.start(first)
+        assert finalized_levels(node, java_tools) == levels
+        assert contents(node) == both
+        assert committed(node, "two-group", "two-none") == 17
+        send_in_transactions(node)
+        assert committed_values(node.bootstrap, TRANSACTIONAL, 1) == {0: [b"kept"] * 3}
+        disks.stop("clean")
+        check_files(disks.log_dirs, java_tools)
+    finally:
+        if disks.running is not None:
+            disks.running.kill()
+
+
+def finalized_levels(node: Node, tools: JavaTools) -> list[str]:
+    """Return name and finalized level of each feature; at least the level of the metadata."""
+    described = tools.run("features", "--bootstrap-server", node.bootstrap, "describe").check()
+    levels = re.findall(r"Feature: (\S+).*FinalizedVersionLevel: (\S+)", "\n".join(described.lines))
+    assert "metadata.version" in dict(levels), described.lines
+    return sorted(f"{name}={level}" for name, level in levels)
+
+
+def send_in_transactions(node: Node) -> None:
+    """Commit one record and abort another; one transactional id for all."""
+    topic = TRANSACTIONAL
+    if topic not in AdminClient(settings(node)).list_topics(timeout=LIMIT_S).topics:
+        create(node, topic)
+    producer = Producer(settings(node, transactional_id="one", transaction_timeout_ms=20_000))
+    producer.init_transactions(LIMIT_S)
+    for value, end in (
+        (b"kept", producer.commit_transaction),
+        (b"aborted", producer.abort_transaction),
+    ):
+        producer.begin_transaction()
+        producer.produce(topic, value, partition=0)
+        assert producer.flush(LIMIT_S) == 0
+        end(LIMIT_S)
 
 
 @pytest.mark.parametrize("writer", ["candidate", "kafka"])

@@ -221,7 +221,9 @@ def test_a_plan_may_be_refused_because_it_changes_the_number_of_replicas(
         tool, *rest = strict
         twin = run_script(home, tool, "--bootstrap-server", trio.bootstrap, *rest)
         answer = trio.answer(*strict)
-        assert trio.answer_of(twin) == answer
+        # Empty lines around a trace are not compared.
+        code, lines = trio.answer_of(twin)
+        assert (code, list(filter(None, lines))) == (answer[0], list(filter(None, answer[1])))
         return answer[0], [line for line in answer[1] if not line.startswith("{")]
 
     code, lines = clusters.compare(script)

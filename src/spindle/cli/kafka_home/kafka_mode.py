@@ -223,10 +223,10 @@ def _consume(found: Failure, cause: Exception, words: Sequence[str]) -> int:
 
 
 def _acls(found: Failure, cause: Exception, words: Sequence[str]) -> int:
-    # Kafka's text is that of the outermost exception, which names the class of a refusal.
-    text = str(found) if isinstance(cause, ApiError) else found.text
-    click.echo(f"Error while executing ACL command: {text}")
-    click.echo(f"{found}\n")
+    # A refusal reaches Kafka's tool inside an ExecutionException, whose text names its class.
+    is_refusal = isinstance(cause, ApiError)
+    click.echo(f"Error while executing ACL command: {found if is_refusal else found.text}")
+    click.echo(f"{'java.util.concurrent.ExecutionException: ' if is_refusal else ''}{found}\n")
     return _FAILED
 
 
