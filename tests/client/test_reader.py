@@ -1,4 +1,4 @@
-"""What a reader of partitions raises when a leader refuses."""
+"""The errors that a reader of partitions raises when a leader refuses."""
 
 from collections.abc import Callable
 from typing import Any, cast

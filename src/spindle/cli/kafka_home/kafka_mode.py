@@ -16,6 +16,7 @@ from spindle.cli.suggestions import UnknownCommand
 from spindle.cli.tools.command import HelpAsked, ToolCommand
 from spindle.cli.tools.failures import (
     FAILURES,
+    TERSE,
     ExecutionFailed,
     Failure,
     ToolFailed,
@@ -209,6 +210,9 @@ def _groups(found: Failure, cause: Exception, words: Sequence[str]) -> int:
 
 
 def _reassign(found: Failure, cause: Exception, words: Sequence[str]) -> int:
+    if found.java_class == TERSE:
+        click.echo(found.text)
+        return _FAILED
     text = str(found) if isinstance(cause, ApiError) else found.text
     click.echo(f"Error: {text}")
     click.echo(f"{found}\n")

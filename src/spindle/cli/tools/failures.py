@@ -15,6 +15,8 @@ from spindle.common.errors import ApiError, ConfigError
 from spindle.operations.errors import CLUSTER_FAILURES
 
 _ARGUMENT: Final = "java.lang.IllegalArgumentException"
+TERSE: Final = "org.apache.kafka.tools.TerseException"
+"""The exception whose text Kafka's tools print alone, without its class."""
 
 
 class UsageError(Exception):

@@ -8,7 +8,7 @@ import click
 
 from spindle.cli.tools.bootstrap import connect, properties_of
 from spindle.cli.tools.command import ToolCommand
-from spindle.cli.tools.failures import ToolFailed, UsageError, executing
+from spindle.cli.tools.failures import TERSE, ToolFailed, UsageError, executing
 from spindle.cli.tools.json_file import COMMAND, read_file
 from spindle.cli.tools.options import (
     BOOTSTRAP_CONTROLLER,
@@ -246,7 +246,8 @@ def _execute(options: Options, client: WireClient, plan: Plan) -> None:
             "Cannot execute because there is an existing partition assignment.  Use --additional "
             "to override this and create a new partition assignment in addition to the existing "
             "one. The --additional option can also be used to change the throttle by resubmitting "
-            "the current reassignment."
+            "the current reassignment.",
+            TERSE,
         )
     known = client.current_view(()).brokers
     for broker in sorted({broker for brokers in plan.replicas.values() for broker in brokers}):
@@ -340,7 +341,7 @@ def _cancel(options: Options, client: WireClient, plan: Plan) -> None:
 def _raise_refused(verb: str, outcome: Mapping[TopicPartition, ApiError | None]) -> None:
     refused = [f"{p}: {refusal_text(error)}" for p, error in sorted(outcome.items()) if error]
     if refused:
-        raise ToolFailed("\n".join((f"Error {verb} partition(s):", *refused)))
+        raise ToolFailed("\n".join((f"Error {verb} partition(s):", *refused)), TERSE)
 
 
 def _timeout_ms(options: Options) -> int:

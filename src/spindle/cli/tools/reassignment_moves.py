@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from spindle.cli.tools.failures import ToolFailed
+from spindle.cli.tools.failures import TERSE, ToolFailed
 from spindle.cli.tools.json_file import COMMAND
 from spindle.client.admin.partitions import move_replicas
 from spindle.client.admin.refusals import exception_text
@@ -74,7 +74,8 @@ def start_moves(client: WireClient, targets: Mapping[Replica, str], timeout_ms: 
             names = ",".join(map(str, sorted(waiting)))
             plural = "" if len(waiting) == 1 else "s"
             raise ToolFailed(
-                f"Timed out before log directory move{plural} could be started for: {names}"
+                f"Timed out before log directory move{plural} could be started for: {names}",
+                TERSE,
             )
         time.sleep(_PAUSE_S)
 
