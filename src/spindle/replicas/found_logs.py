@@ -62,9 +62,9 @@ def may_be_own_log(
 ) -> bool:
     """Return whether one of these logs may have committed records that no other replica has.
 
-    Call it if `own_log` returned None. It is so if the metadata records no directory, the replica
-    may lead, and a log has records but no topic id: an empty log created in its place could become
-    leader.
+    Call it if `own_log` returned None. Such records may exist if the metadata records no
+    directory, the replica may lead, and a log has records but no topic id: an empty log created
+    in its place could become leader.
     """
     is_open = partition.directory(broker_id) in _NOT_RECORDED and _may_lead(partition, broker_id)
     return is_open and any(log.topic_id is None and log.size_bytes for log, _ in found)

@@ -523,7 +523,7 @@ class ReplicaManager:
     async def _begin_to_follow(
         self, partitions: Sequence[Partition], *, is_same_epoch: bool = False
     ) -> None:
-        """Start fetching from the leaders at the ends of the logs, one hop per directory."""
+        """Start fetching from the leaders at the ends of the logs, with one job per directory."""
         plan: dict[int, list[Partition]] = {}
         for partition in partitions:
             if not partition.is_offline:

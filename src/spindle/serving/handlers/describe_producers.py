@@ -19,7 +19,7 @@ Answer = Topic.PartitionResponse
 def _topic_error(
     services: BrokerServices, context: RequestContext, name: str
 ) -> tuple[ErrorCode, str | None]:
-    """Return why no partition of a topic may be described; NONE if that is not so."""
+    """Return the error of all partitions of a topic; NONE if they may be described."""
     try:
         check_topic_name(name)
     except ApiError as error:
