@@ -48,6 +48,10 @@ import click
 from spindle.cli import main as command_line
 from spindle.cli.entry import main
 
+# A test run under nohup, or in the background of a shell, ignores signals, and this inherits it.
+default = signal.default_int_handler if {number} == signal.SIGINT else signal.SIG_DFL
+signal.signal({number}, default)
+
 @click.command()
 def wait():
     try:
