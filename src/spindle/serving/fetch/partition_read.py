@@ -170,7 +170,7 @@ class PartitionRead:
         self.state = ReadState.REFUSED
 
     def refuse(self, code: ErrorCode, services: BrokerServices, fetcher: FetchRequester) -> None:
-        """Make a follower wait if its metadata is newer than this broker's; return the error to others.
+        """Return the error; a follower whose metadata is newer than this broker's waits instead.
 
         The error of a lost leadership names the new leader (KIP-951).
         """
