@@ -173,7 +173,7 @@ def test_the_java_producer_and_kafkas_tools(cluster: Cluster, java_tools: JavaTo
     ).check()
     records = [line for line in dumped.stdout.splitlines() if '"java-tx"' in line]
     assert '"clientTransactionVersion":2' in records[-1]
-    assert '"transactionStatus":4' in records[-1]
+    assert '"transactionStatus":"CompleteCommit"' in records[-1]
 
 
 def test_a_new_coordinator_completes_a_commit(cluster: Cluster) -> None:

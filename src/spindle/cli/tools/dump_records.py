@@ -9,6 +9,7 @@ from spindle.cli.tools.failures import ToolFailed
 from spindle.cli.tools.message_json import compact, fields_of, frame_json
 from spindle.common.errors import CorruptRecords, ProtocolViolation
 from spindle.common.uuids import Uuid, uuid_text
+from spindle.coordinator.transactions.metadata import TransactionState
 from spindle.protocol.codec import decode
 from spindle.protocol.message import Message
 from spindle.protocol.messages.coordinator_records import (
@@ -111,6 +112,8 @@ TRANSACTION_KINDS: Final[Mapping[int, _Kind]] = {
     0: _Kind(("transactionalId",), TransactionLogValue)
 }
 
+_STATES: Final = {state.value: state.wire_name for state in TransactionState}
+
 
 def plain_text(record: Record) -> FormattedRecord:
     """Return key and value as text."""
@@ -211,6 +214,8 @@ def _value_text(cls: type[Message], value: bytes | None) -> str:
         for shown, member in zip(fields["members"], message.members, strict=True):
             _expand(shown, "subscription", ConsumerProtocolSubscription, member.subscription)
             _expand(shown, "assignment", ConsumerProtocolAssignment, member.assignment)
+    if isinstance(message, TransactionLogValue) and message.transaction_status in _STATES:
+        fields["transactionStatus"] = _STATES[message.transaction_status]
     return compact({"version": str(version), "data": fields})
 
 
