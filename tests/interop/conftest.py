@@ -55,12 +55,9 @@ _OLDER_NEIGHBOUR = (
     "test_mixed_transactions.py",
     "test_kafka_brokers_spindle_controllers.py",
     "test_directory_moves.py",
-    "test_storage_tool.py",
     "test_topics_tool.py",
-    "test_configs_tool.py",
     "test_groups_tool.py",
     "test_disks_tool.py",
-    "test_cluster_tools.py",
 )
 """Modules that run with the older neighbour, too."""
 _LIMIT_S = 300
