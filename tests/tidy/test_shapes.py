@@ -7,7 +7,7 @@ from source_tree import PACKAGE_FOLDERS, Function, functions, sources
 MAX_FUNCTION_LINES = 60
 LONG_FUNCTIONS = {
     "src/spindle/columnar/kernel.py::decode_batches": 169,
-    "src/spindle/columnar/scan.py::scan_batches": 88,
+    "src/spindle/columnar/scan.py::scan_batches": 82,
     "tests/fuzz/test_limits_of_a_node.py::large_requests": 82,
     "tests/log/test_log_cleaning.py::test_every_batch_is_as_kafka_left_it": 73,
     "tests/metadata/metadata_history.py::history": 65,

@@ -52,6 +52,19 @@ _LAST_NEXT_OFFSET: Final = 2**63 - 1
 
 
 @compiled
+def _offsets_finding(magic: int, base_offset: int, last_delta: int, result: "Any") -> int:
+    """Return the finding of a batch's format or offsets, 0 if they are right."""
+    if magic > 2:
+        return UNKNOWN_FORMAT
+    # Before any sum: numba does not notice one that overflows.
+    if base_offset < 0 or last_delta < 0 or base_offset >= _LAST_NEXT_OFFSET - last_delta:
+        return WRONG_OFFSETS
+    if base_offset < result[SCAN_MIN_OFFSET]:
+        return MISPLACED_OFFSETS
+    return MISPLACED_OFFSETS if base_offset + last_delta > result[SCAN_MAX_OFFSET] else 0
+
+
+@compiled
 def scan_batches(
     address: int,
     position: int,
@@ -88,15 +101,8 @@ def scan_batches(
         if end - position < size:
             break
         base_offset, last_delta = big_int64_at(at), big_int32_at(at + 23)
-        # Before any sum: numba does not notice one that overflows.
-        is_range = base_offset >= 0 <= last_delta and base_offset < _LAST_NEXT_OFFSET - last_delta
-        if magic > 2 or not is_range:
-            status = UNKNOWN_FORMAT if magic > 2 else WRONG_OFFSETS
-            break
-        if base_offset < result[SCAN_MIN_OFFSET] or (
-            base_offset + last_delta > result[SCAN_MAX_OFFSET]
-        ):
-            status = MISPLACED_OFFSETS
+        status = _offsets_finding(magic, base_offset, last_delta, result)
+        if status:
             break
         if base_offset >= end_offset:
             result[SCAN_FINISHED] = 1
