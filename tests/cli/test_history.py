@@ -99,7 +99,7 @@ def test_old_days_are_deleted_and_long_histories_are_thinned(tmp_path: Path) -> 
     times = [NOON_MS + number * 6 * HOUR_MS for number in range(40)]
     write(tmp_path, *times, retention_ms=3 * DAY_MS)
     assert len(list(tmp_path.glob("*.jsonl"))) == 4
-    history = read_history(tmp_path, "c", most_samples=5)
+    history = read_history(tmp_path, "c", max_samples=5)
     assert len(history.samples) == 5
     assert history.samples[-1].time_ms == times[-1]
 
@@ -123,7 +123,7 @@ def test_one_wrong_clock_deletes_and_hides_nothing(tmp_path: Path) -> None:
 def test_long_histories_keep_their_first_and_last_sample(tmp_path: Path) -> None:
     times = [NOON_MS + number * HOUR_MS for number in range(30)]
     write(tmp_path, *times)
-    samples = read_history(tmp_path, "c", most_samples=5).samples
+    samples = read_history(tmp_path, "c", max_samples=5).samples
     assert (samples[0].time_ms, samples[-1].time_ms) == (times[0], times[-1])
 
 

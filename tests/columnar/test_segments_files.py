@@ -109,11 +109,11 @@ def test_the_unused_part_of_an_active_index_is_not_read(tmp_path: Path) -> None:
     tracemalloc.start()
     try:
         offsets, positions = read_offset_index(index, 1 << 30)
-        _, most_bytes = tracemalloc.get_traced_memory()
+        _, max_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert (offsets[-1], positions[-1], len(offsets)) == (20_000, 4096 * 20_000, 20_000)
-    assert most_bytes < 4 * 1024 * 1024
+    assert max_bytes < 4 * 1024 * 1024
 
 
 def test_offset_index_entries_that_do_not_ascend_or_lie_outside_are_ignored(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ async def sasl_listener(**changes: Any) -> AsyncIterator[Served]:
         per_ip_overrides={},
         max_idle_ms=600_000,
         max_held_bytes=-1,
-        most_descriptors=100,
+        max_descriptors=100,
     )
     metrics = RequestMetrics()
     server = RequestServer(listener, limits=limits, metrics=metrics)

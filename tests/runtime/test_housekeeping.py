@@ -28,7 +28,7 @@ class FaultyPass:
 
     plan = "the plan"
 
-    def advance(self, most_bytes: int | None) -> int:
+    def advance(self, max_bytes: int | None) -> int:
         raise LookupError("a mistake")
 
 
@@ -94,8 +94,8 @@ class SlowPass:
         self.result: CleaningResult | None = None
         self.steps: list[int | None] = []
 
-    def advance(self, most_bytes: int | None) -> int:
-        self.steps.append(most_bytes)
+    def advance(self, max_bytes: int | None) -> int:
+        self.steps.append(max_bytes)
         if len(self.steps) == 3:
             self.result = DONE
         return 1_000_000

@@ -16,7 +16,7 @@ def limits(**changed: int) -> RequestLimits:
     numbers = {
         "max_connections": 10,
         "max_connections_per_ip": 3,
-        "most_descriptors": 100,
+        "max_descriptors": 100,
         **changed,
     }
     return RequestLimits(
@@ -57,7 +57,7 @@ def test_connections_of_all_addresses_together() -> None:
 
 
 def test_connections_take_no_descriptors_that_files_need() -> None:
-    some = limits(max_connections=2**31, most_descriptors=1)
+    some = limits(max_connections=2**31, max_descriptors=1)
     assert some.admit("10.0.1.1") is None
     assert some.admit("10.0.1.2") == "RLIMIT_NOFILE leaves room for 1 connections"
 

@@ -38,13 +38,13 @@ def value_of(number: int) -> bytes:
 class Sends:
     """Counts what goes from files to sockets, and lets a test interfere with it.
 
-    With `most_bytes`, a job sends at most so many from a file: then the socket seems to be full.
+    With `max_bytes`, a job sends at most so many from a file: then the socket seems to be full.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sent_bytes = 0
         self.calls = 0
-        self.most_bytes = 0
+        self.max_bytes = 0
         self.before: Callable[[OsFile, int], None] = lambda file, descriptor: None
         self._was_full = True
         send = OsFile.send
@@ -52,11 +52,11 @@ class Sends:
         def counted(file: OsFile, descriptor: int, size_bytes: int, position: int) -> int:
             self.calls += 1
             self.before(file, descriptor)
-            if self.most_bytes:
+            if self.max_bytes:
                 self._was_full = not self._was_full
                 if self._was_full:
                     raise BlockingIOError
-                size_bytes = min(size_bytes, self.most_bytes)
+                size_bytes = min(size_bytes, self.max_bytes)
             count = send(file, descriptor, size_bytes, position)
             self.sent_bytes += count
             return count
@@ -238,7 +238,7 @@ async def test_an_answer_goes_on_while_its_file_is_renamed_removed_or_cut_behind
 ) -> None:
     async with node_with_batches(tmp_path) as (node, client):
         open_before = descriptors()
-        sends.most_bytes = BATCH_BYTES // 2
+        sends.max_bytes = BATCH_BYTES // 2
         change_between_jobs(monkeypatch, node, change)
         request = fetch_request("t", 0, 0)
         request.topics[0].partitions[0].partition_max_bytes = 15 * BATCH_BYTES + 10_000
@@ -253,7 +253,7 @@ async def test_an_answer_is_cut_off_if_its_records_are_truncated(
     tmp_path: Path, sends: Sends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with node_with_batches(tmp_path) as (node, _):
-        sends.most_bytes = BATCH_BYTES
+        sends.max_bytes = BATCH_BYTES
         change_between_jobs(monkeypatch, node, replace_records)
         async with connected(node) as other:
             with pytest.raises(asyncio.IncompleteReadError):
@@ -266,7 +266,7 @@ async def test_requests_behind_an_answer_are_answered_in_order(
     tmp_path: Path, sends: Sends
 ) -> None:
     async with node_with_batches(tmp_path) as (node, _):
-        sends.most_bytes = BATCH_BYTES
+        sends.max_bytes = BATCH_BYTES
         frames = [
             request_prefix(1, 12, number, "c") + encode(fetch_request("t", 0, 0), 12)
             for number in range(4)
@@ -434,12 +434,12 @@ async def test_a_thread_that_hung_before_it_sent_sends_nothing(
         assert sends.calls == 0
 
 
-@pytest.mark.parametrize("most_bytes", [0, BATCH_BYTES // 3])
+@pytest.mark.parametrize("max_bytes", [0, BATCH_BYTES // 3])
 async def test_nothing_wrong_is_sent_while_segments_come_go_and_move(
-    tmp_path: Path, sends: Sends, most_bytes: int
+    tmp_path: Path, sends: Sends, max_bytes: int
 ) -> None:
     """Records tell their offset, and every checksum is checked, while files change all the time."""
-    sends.most_bytes = most_bytes
+    sends.max_bytes = max_bytes
 
     async with node_with_batches(tmp_path, directories=2, segment_bytes=1 << 20) as (node, client):
         assert node.broker is not None

@@ -70,7 +70,7 @@ class Server:
             per_ip_overrides={},
             max_idle_ms=1000,
             max_held_bytes=max_held_bytes,
-            most_descriptors=100,
+            max_descriptors=100,
         )
         self.frames: list[bytes] = []
         self.waiting: list[asyncio.Future[Answer]] = []

@@ -20,7 +20,7 @@ LIMITS = RequestLimits(
     per_ip_overrides={},
     max_idle_ms=1000,
     max_held_bytes=-1,
-    most_descriptors=100,
+    max_descriptors=100,
 )
 
 

@@ -28,14 +28,14 @@ class HealMemory:
     looked_ms: int = 0
     moved: list[tuple[int, int]] = field(default_factory=list)
 
-    def see_offline(self, names: Iterable[str], now_ms: int, most_ms: int) -> None:
+    def see_offline(self, names: Iterable[str], now_ms: int, max_ms: int) -> None:
         """Take note of the directories that are offline now.
 
         Args:
-            most_ms: the time between two looks. No more of the time since the last look counts:
+            max_ms: the time between two looks. No more of the time since the last look counts:
                 nobody has looked meanwhile, or the clock was set.
         """
-        passed_ms = min(max(0, now_ms - self.looked_ms), most_ms)
+        passed_ms = min(max(0, now_ms - self.looked_ms), max_ms)
         self.offline_ms = {
             name: self.offline_ms[name] + passed_ms if name in self.offline_ms else 0
             for name in names

@@ -111,7 +111,7 @@ def only_writer(folder: Path) -> Iterator[None]:
         yield
 
 
-def read_history(folder: Path, cluster_id: str, most_samples: int = MAX_SAMPLES) -> RecordedHistory:
+def read_history(folder: Path, cluster_id: str, max_samples: int = MAX_SAMPLES) -> RecordedHistory:
     """Return samples of a cluster, spread evenly over the last days of its history.
 
     Lines that are not needed are passed over unread, so a long history costs little memory.
@@ -129,7 +129,7 @@ def read_history(folder: Path, cluster_id: str, most_samples: int = MAX_SAMPLES)
     times_ms = _up_to_now(sorted(places))
     chosen = _spread(
         [time_ms for time_ms in times_ms if time_ms > times_ms[-1] - READ_DAYS * _DAY_MS],
-        most_samples,
+        max_samples,
     )
     samples = []
     for time_ms in chosen:

@@ -172,9 +172,7 @@ def _broker_bounds(layout: Layout) -> tuple[float, float]:
         The maximum fill of the emptiest directory, and the minimum fill of the fullest one: a
         broker can hold only a part, and the other brokers must hold the rest.
     """
-    most_bytes = sum(
-        max(partition.size_bytes, default=0) for partition in layout.cluster.partitions
-    )
+    max_bytes = sum(max(partition.size_bytes, default=0) for partition in layout.cluster.partitions)
     fixed: dict[int, int] = {}
     capacity: dict[int, int] = {}
     total_bytes = sum(layout.replica_bytes[directory] for directory in layout.leaving)
@@ -189,7 +187,7 @@ def _broker_bounds(layout: Layout) -> tuple[float, float]:
     whole = sum(capacity.values())
     ceilings, rests = [1.0], [0.0]
     for broker, size in capacity.items():
-        held = fixed[broker] + most_bytes
+        held = fixed[broker] + max_bytes
         ceilings.append(held / size)
         if whole > size:
             rests.append((total_bytes - held) / (whole - size))

@@ -29,13 +29,13 @@ class StoreReads:
     Args:
         what: names the stores in errors.
         limit_s: a read that takes longer is given up. Its thread remains until the read ends.
-        most_late: maximum number of overdue reads before new ones are refused.
+        max_late: maximum number of overdue reads before new ones are refused.
     """
 
-    def __init__(self, what: str, *, limit_s: float = _LIMIT_S, most_late: int = 1) -> None:
+    def __init__(self, what: str, *, limit_s: float = _LIMIT_S, max_late: int = 1) -> None:
         self._what = what
         self._limit_s = limit_s
-        self._most_late = most_late
+        self._max_late = max_late
         self._late: list[Future[object]] = []
 
     async def read(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
@@ -61,7 +61,7 @@ class StoreReads:
 
     def _begin(self, function: Callable[[*Ts], T], *args: *Ts) -> "Future[T]":
         self._late = [future for future in self._late if not future.done()]
-        if len(self._late) >= self._most_late:
+        if len(self._late) >= self._max_late:
             raise ConfigError(f"{self._what}: an earlier read still hangs; check the file system")
         return _begin(function, *args)
 

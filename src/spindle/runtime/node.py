@@ -320,7 +320,7 @@ class Node:
             listen=self._machine.listen,
             tls=tls,
             sasl_of=self._sasl_rules,
-            most_descriptors=self._open_files.by_brokers_clients,
+            max_descriptors=self._open_files.by_brokers_clients,
         )
         return BrokerServer(environment, self._metrics)
 

@@ -80,7 +80,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         )
         self._backlog: deque[Bytes] = deque()
         self._backlog_bytes = 0
-        self._most_backlog_bytes = _MAX_ENCRYPTED_BYTES
+        self._max_backlog_bytes = _MAX_ENCRYPTED_BYTES
         self._failure: Exception | None = None
         self._is_secured = False
         self._is_closing = False
@@ -266,7 +266,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._backlog_bytes += len(data)
         if self._is_secured and not self._is_write_paused:
             self._encrypt()
-        if self._backlog_bytes > self._most_backlog_bytes and not self._is_inner_paused:
+        if self._backlog_bytes > self._max_backlog_bytes and not self._is_inner_paused:
             self._is_inner_paused = True
             self._inner.pause_writing()
 
@@ -347,7 +347,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set how many bytes may wait unencrypted until the protocol is paused."""
         if high is not None:
-            self._most_backlog_bytes = high
+            self._max_backlog_bytes = high
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "sslcontext":

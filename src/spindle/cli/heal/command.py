@@ -43,7 +43,7 @@ from spindle.operations.heal_run import HEAL_STATE
 )
 @click.option(
     "--max-per-day",
-    "most_per_day",
+    "max_bytes_per_day",
     metavar="SIZE",
     callback=parse_size,
     help="Move no more than this in 24 hours.",
@@ -81,12 +81,12 @@ from spindle.operations.heal_run import HEAL_STATE
 def heal_command(
     client: WireClient,
     as_json: bool,
-    above: float,
-    down_to: float,
+    trigger_fill: float,
+    target_fill: float,
     history: Path | None,
     horizon_ms: int,
     grace_ms: int,
-    most_per_day: int | None,
+    max_bytes_per_day: int | None,
     interval_ms: int,
     hours: HoursOfDay | None,
     once: bool,
@@ -105,11 +105,11 @@ def heal_command(
     """
     limits = limits_of(max_fill, throttle, parallel, fewer_racks)
     settings = HealSettings(
-        healing_limits(above, down_to),
+        healing_limits(trigger_fill, target_fill),
         grace_ms,
         interval_ms,
         hours,
-        most_per_day,
+        max_bytes_per_day,
         PlanSettings(limits, capacity, history, horizon_ms),
     )
     check = heal if once else keep_healing

@@ -10,9 +10,9 @@ from spindle.cli.renamed_option import RenamedOption
 from spindle.planner.healing import HealingLimits
 
 _PERCENT: Final = FiniteRange(1, 100)
-_ABOVE: Final = click.option(
+_TRIGGER_FILL: Final = click.option(
     "--trigger-fill",
-    "above",
+    "trigger_fill",
     cls=RenamedOption,
     former=["--above"],
     type=_PERCENT,
@@ -21,9 +21,9 @@ _ABOVE: Final = click.option(
     metavar="PERCENT",
     help="Move replicas out of directories that are fuller than this.",
 )
-_DOWN_TO: Final = click.option(
+_TARGET_FILL: Final = click.option(
     "--target-fill",
-    "down_to",
+    "target_fill",
     cls=RenamedOption,
     former=["--down-to"],
     type=_PERCENT,
@@ -36,18 +36,18 @@ _DOWN_TO: Final = click.option(
 
 def fill_options(body: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options to a command."""
-    return _ABOVE(_DOWN_TO(body))
+    return _TRIGGER_FILL(_TARGET_FILL(body))
 
 
-def healing_limits(above: float, down_to: float) -> HealingLimits:
+def healing_limits(trigger_fill: float, target_fill: float) -> HealingLimits:
     """Return the limits that these options give, in percent.
 
     Raises:
         click.UsageError: they contradict each other.
     """
-    if down_to > above:
+    if target_fill > trigger_fill:
         raise click.UsageError(
-            f"--target-fill {down_to:g} is higher than --trigger-fill {above:g}: directories above "
-            "the trigger give replicas until they are at the target"
+            f"--target-fill {target_fill:g} is higher than --trigger-fill {trigger_fill:g}: "
+            "directories above the trigger give replicas until they are at the target"
         )
-    return HealingLimits(above / 100, down_to / 100)
+    return HealingLimits(trigger_fill / 100, target_fill / 100)

@@ -17,14 +17,14 @@ from spindle.planner.model import ClusterModel
 @fill_options
 @OUT
 @plan_command
-def heal_command(above: float, down_to: float) -> PlanGoal:
+def heal_command(trigger_fill: float, target_fill: float) -> PlanGoal:
     """Plan moves of replicas out of directories that are too full or have failed.
 
     spindle heal makes these moves, once a failed directory or broker has been away for its --grace.
     """
-    healing = healing_limits(above, down_to)
+    healing = healing_limits(trigger_fill, target_fill)
 
-    goal = f"empty failed directories, and those above {above:g}% down to {down_to:g}%"
+    goal = f"empty failed directories, and those above {trigger_fill:g}% down to {target_fill:g}%"
     return PlanGoal(
         goal,
         lambda client, settings: plan.heal(client, healing, settings),

@@ -126,8 +126,8 @@ class Cleaning:
             self.advance()
         return self.result
 
-    def advance(self, most_bytes: int | None = None) -> int:
-        """Run the pass until about `most_bytes` are read and written or `result` is set.
+    def advance(self, max_bytes: int | None = None) -> int:
+        """Run the pass until about `max_bytes` are read and written or `result` is set.
 
         May run in any thread. Return the bytes that were read and written.
 
@@ -143,7 +143,7 @@ class Cleaning:
             for step_bytes in self._work:
                 done += step_bytes
                 self._raise_if_aborted()
-                if most_bytes is not None and done >= most_bytes:
+                if max_bytes is not None and done >= max_bytes:
                     break
         except FileNotFoundError:
             self._raise_if_aborted()
@@ -169,8 +169,8 @@ class Cleaning:
         plan, settings = self.plan, self.settings
         dirty = plan.dirty
         self._raise_if_aborted()
-        most_keys = dirty.end_offset - dirty.first_dirty_offset
-        keys = new_key_map(MapSize(settings.map_bytes, settings.load_factor, most_keys))
+        max_keys = dirty.end_offset - dirty.first_dirty_offset
+        keys = new_key_map(MapSize(settings.map_bytes, settings.load_factor, max_keys))
         try:
             yield from self._read_keys(keys)
             rules = CopyRules(

@@ -72,16 +72,16 @@ class FileRange:
         count = self._size_bytes - start
         return self._opened().send(socket_descriptor, count, self.position + start)
 
-    def read(self, start: int = 0, most_bytes: int | None = None) -> memoryview:
-        """Return the bytes from `start` on, at most `most_bytes`.
+    def read(self, start: int = 0, max_bytes: int | None = None) -> memoryview:
+        """Return the bytes from `start` on, at most `max_bytes`.
 
         Raises:
             ShortRead: the file ends before.
             RangeLost: a range that was held cannot be read any more.
         """
         size_bytes = self._size_bytes - start
-        if most_bytes is not None:
-            size_bytes = min(size_bytes, most_bytes)
+        if max_bytes is not None:
+            size_bytes = min(size_bytes, max_bytes)
         data = self._opened().pread(size_bytes, self.position + start)
         if len(data) < size_bytes:
             raise ShortRead(self._path, self.position + start + len(data))

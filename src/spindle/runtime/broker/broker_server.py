@@ -132,7 +132,7 @@ class BrokerServer:
             1000 * config.integer("quota.window.size.seconds"),
             self._steady_ms,
         )
-        self.limits = RequestLimits.of(config, env.most_descriptors)
+        self.limits = RequestLimits.of(config, env.max_descriptors)
         self.services = self._make_services()
         self.listeners = self._make_listeners()
         self._servers = [

@@ -39,5 +39,5 @@ class BrokerEnvironment:
     listen: Listen
     tls: TlsListeners
     sasl_of: Callable[[Endpoint], SaslRules | None]
-    most_descriptors: int
+    max_descriptors: int
     """The number of client connections for which the limit of open files leaves room."""

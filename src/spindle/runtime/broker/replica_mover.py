@@ -33,7 +33,7 @@ class ReplicaMover:
 
     Args:
         quota: `replica.alter.log.dirs.io.max.bytes.per.second`, over all moves.
-        most_at_once: maximum number of moves that copy at the same time, >= 1.
+        max_at_once: maximum number of moves that copy at the same time, >= 1.
         needs_assignment: True if the controller has to record directories before a swap.
     """
 
@@ -41,13 +41,13 @@ class ReplicaMover:
         self,
         replicas: ReplicaManager,
         quota: ReplicationQuota,
-        most_at_once: int,
+        max_at_once: int,
         needs_assignment: Callable[[], bool],
         now_ms: Callable[[], int],
     ) -> None:
         self._replicas = replicas
         self._quota = quota
-        self._most_at_once = most_at_once
+        self._max_at_once = max_at_once
         self._needs_assignment = needs_assignment
         self._now_ms = now_ms
         self._waiting: list[Move] = []
@@ -164,7 +164,7 @@ class ReplicaMover:
         self._start_next()
 
     def _start_next(self) -> None:
-        while self._waiting and len(self._running) < self._most_at_once and not self._is_stopped:
+        while self._waiting and len(self._running) < self._max_at_once and not self._is_stopped:
             move = self._waiting.pop(0)
             copy = ReplicaCopy(move, self._now_ms)
             task = self._running[move] = MoveTask(

@@ -168,7 +168,7 @@ class ControllerServer(MetadataPublisher):
         self,
         listeners: Sequence[Listener],
         metrics: RequestMetrics,
-        most_descriptors: int,
+        max_descriptors: int,
         acls_loaded: asyncio.Event,
     ) -> None:
         """Open the controller listeners, which are already bound.
@@ -176,7 +176,7 @@ class ControllerServer(MetadataPublisher):
         A listener that is not among `early.start.listeners` is opened when the ACLs are loaded.
         """
         early = early_start_listeners(self._config)
-        limits = RequestLimits.of(self._config, most_descriptors)
+        limits = RequestLimits.of(self._config, max_descriptors)
         handlers = self._handlers()
         for listener in listeners:
             listener.handlers = handlers

@@ -206,7 +206,7 @@ class ShardWriter:
         transaction = taken[0].result.transaction
         if isinstance(transaction, EndOfTransaction):
             return taken
-        left = self._most_record_bytes() - taken[0].size_bytes
+        left = self._max_record_bytes() - taken[0].size_bytes
         while (
             self._queue
             and self._queue[0].result.transaction == transaction
@@ -216,7 +216,7 @@ class ShardWriter:
             taken.append(self._queue.popleft())
         return taken
 
-    def _most_record_bytes(self) -> int:
+    def _max_record_bytes(self) -> int:
         return self._log.max_batch_bytes(self._partition) - HEADER_BYTES
 
     async def _append_all(self, writes: list[_Write]) -> ErrorCode:
@@ -233,7 +233,7 @@ class ShardWriter:
 
     def _split(self, records: list[EncodedRecord]) -> Iterator[list[EncodedRecord]]:
         """Yield the records in order, as many at a time as fit into a batch."""
-        limit = self._most_record_bytes()
+        limit = self._max_record_bytes()
         batch: list[EncodedRecord] = []
         left = limit
         for record in records:

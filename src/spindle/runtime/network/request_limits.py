@@ -34,14 +34,14 @@ class RequestLimits:
         per_ip_overrides: dict[str, int],
         max_idle_ms: int,
         max_held_bytes: int,
-        most_descriptors: int,
+        max_descriptors: int,
     ) -> None:
         self.max_request_bytes = max_request_bytes
         self.max_idle_ms = max_idle_ms
         self.held_bytes = 0
         self.unsent = SendBacklog(lambda: asyncio.get_running_loop().time())
         self._max_connections = max_connections
-        self._most_descriptors = most_descriptors
+        self._max_descriptors = max_descriptors
         self._max_connections_per_ip = max_connections_per_ip
         self._per_ip_overrides = per_ip_overrides
         self._max_held_bytes = max_held_bytes
@@ -50,11 +50,11 @@ class RequestLimits:
         self._waiting: dict[Callable[[], None], None] = {}
 
     @classmethod
-    def of(cls, config: NodeConfig, most_descriptors: int) -> "RequestLimits":
+    def of(cls, config: NodeConfig, max_descriptors: int) -> "RequestLimits":
         """Return the limits of a property file.
 
         Args:
-            most_descriptors: the number of connections that the limit of open files allows.
+            max_descriptors: the number of connections that the limit of open files allows.
         """
         limits = cls(
             max_request_bytes=config.integer("socket.request.max.bytes"),
@@ -63,7 +63,7 @@ class RequestLimits:
             per_ip_overrides={},
             max_idle_ms=config.integer("connections.max.idle.ms"),
             max_held_bytes=config.integer("queued.max.request.bytes"),
-            most_descriptors=most_descriptors,
+            max_descriptors=max_descriptors,
         )
         limits.update(BrokerValues(config))
         return limits
@@ -82,8 +82,8 @@ class RequestLimits:
         """Count a new connection, or return the name of the limit that refuses it."""
         if self._count >= self._max_connections:
             return f"max.connections={self._max_connections}"
-        if self._count >= self._most_descriptors:
-            return f"RLIMIT_NOFILE leaves room for {self._most_descriptors} connections"
+        if self._count >= self._max_descriptors:
+            return f"RLIMIT_NOFILE leaves room for {self._max_descriptors} connections"
         most = self._per_ip_overrides.get(address, self._max_connections_per_ip)
         if self._per_ip[address] >= most:
             name = "max.connections.per.ip"

@@ -49,7 +49,7 @@ class TlsListeners(MetadataPublisher):
         self._dynamic: Mapping[str, str] = {}
         self._all: list[RenewableTls] = []
         # A request may name any path, so its reads do not hold up those of the present stores.
-        self._checks = StoreReads("the stores of listeners", most_late=_MAX_LATE_CHECKS)
+        self._checks = StoreReads("the stores of listeners", max_late=_MAX_LATE_CHECKS)
         self._turn = asyncio.Lock()
         self._looks: asyncio.Task[None] | None = None
         self._renewals: set[asyncio.Task[None]] = set()

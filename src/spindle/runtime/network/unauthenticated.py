@@ -20,7 +20,7 @@ class UnauthenticatedConnections:
     """Connections that have begun a frame and have not logged in. Belongs to one event loop.
 
     Args:
-        most_bytes: of all these connections. Beyond it, close the connection with the oldest
+        max_bytes: of all these connections. Beyond it, close the connection with the oldest
             unfinished frame: a real login takes a fraction of a second.
         steady_ms: a monotonic clock in milliseconds.
 
@@ -30,11 +30,11 @@ class UnauthenticatedConnections:
 
     def __init__(
         self,
-        most_bytes: int = _MAX_BYTES,
+        max_bytes: int = _MAX_BYTES,
         steady_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
     ) -> None:
         self.held_bytes = 0
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._log_entries = LogThrottle(steady_ms)
         self._held: dict[Callable[[], str], int] = {}
 
@@ -53,7 +53,7 @@ class UnauthenticatedConnections:
         else:
             del self._held[end]
         self.held_bytes += size_bytes - before
-        while self.held_bytes > self._most_bytes:
+        while self.held_bytes > self._max_bytes:
             self._close_oldest()
 
     def forget(self, end: Callable[[], str]) -> None:
@@ -68,6 +68,6 @@ class UnauthenticatedConnections:
             log.warning(
                 "closing connections that have not logged in, the oldest first: their unfinished "
                 "requests take more than %d MiB; this one is of %s",
-                self._most_bytes // _MIB,
+                self._max_bytes // _MIB,
                 client,
             )

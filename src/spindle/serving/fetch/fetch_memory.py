@@ -68,7 +68,7 @@ class FetchMemory:
     def _used_bytes(self) -> int:
         return self.granted_bytes + self._unsent.total_bytes
 
-    def _most_bytes(self, is_prompt: bool) -> int:
+    def _max_bytes(self, is_prompt: bool) -> int:
         return self._together_bytes if is_prompt else self._together_bytes // 4 * 3
 
     def grant(self, wanted_bytes: int) -> int:
@@ -98,7 +98,7 @@ class FetchMemory:
         return granted
 
     def _has_room(self, count: int, is_prompt: bool) -> bool:
-        return self._used_bytes + count <= self._most_bytes(is_prompt)
+        return self._used_bytes + count <= self._max_bytes(is_prompt)
 
     def give_back(self, granted_bytes: int) -> None:
         """Release granted bytes."""
@@ -120,7 +120,7 @@ class FetchMemory:
             while waiting:
                 wake = next(iter(waiting))
                 used += waiting[wake]
-                if used > self._most_bytes(is_prompt):
+                if used > self._max_bytes(is_prompt):
                     return
                 del waiting[wake]
                 wake()

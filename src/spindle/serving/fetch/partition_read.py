@@ -182,7 +182,7 @@ class PartitionRead:
             self.state = ReadState.AHEAD
             return
         self.fail(code)
-        self._tell_leader(services, fetcher)
+        self._name_leader(services, fetcher)
 
     def give_up_waiting(self) -> None:
         """Return the error to a follower whose metadata is still newer than this broker's."""
@@ -364,7 +364,7 @@ class PartitionRead:
         data = self.data
         data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
 
-    def _tell_leader(self, services: BrokerServices, fetcher: FetchRequester) -> None:
+    def _name_leader(self, services: BrokerServices, fetcher: FetchRequester) -> None:
         """Name the new leader, which saves the client a metadata request (KIP-951)."""
         data = self.data
         if (

@@ -66,8 +66,8 @@ class AnswerParts:
             if isinstance(part, FileRange):
                 part.unpin()
 
-    def take(self, most_bytes: int) -> list[Bytes]:
-        """Remove and return at most `most_bytes` unsent bytes; read them if they are in a file.
+    def take(self, max_bytes: int) -> list[Bytes]:
+        """Remove and return at most `max_bytes` unsent bytes; read them if they are in a file.
 
         Raises:
             OSError: of the disk.
@@ -75,14 +75,14 @@ class AnswerParts:
             RangeLost: bytes of an earlier job were cut from the log meanwhile.
         """
         taken: list[Bytes] = []
-        while self._parts and most_bytes:
+        while self._parts and max_bytes:
             part = self._parts[0]
             if isinstance(part, FileRange):
-                piece = part.read(self._done_bytes, most_bytes)
+                piece = part.read(self._done_bytes, max_bytes)
             else:
-                piece = memoryview(part)[self._done_bytes : self._done_bytes + most_bytes]
+                piece = memoryview(part)[self._done_bytes : self._done_bytes + max_bytes]
             taken.append(piece)
-            most_bytes -= len(piece)
+            max_bytes -= len(piece)
             self.took(len(piece))
         return taken
 

@@ -142,7 +142,7 @@ class _Produce:
         partition = replicas.lookup(answer.name, data.index)
         if partition is None:
             part.error_code = replicas.absent_error(answer.name, data.index, missing)
-            self._tell_leader(answer.name, part)
+            self._name_leader(answer.name, part)
             return
         if answer.topic_id not in (ZERO_UUID, partition.topic_id):
             part.error_code = ErrorCode.UNKNOWN_TOPIC_ID
@@ -191,9 +191,9 @@ class _Produce:
                 )
                 for e in error.record_errors
             ]
-        self._tell_leader(partition.topic_partition.topic, part)
+        self._name_leader(partition.topic_partition.topic, part)
 
-    def _tell_leader(self, topic: str, part: PartitionResponse) -> None:
+    def _name_leader(self, topic: str, part: PartitionResponse) -> None:
         """Name the new leader, which saves the client a metadata request (KIP-951)."""
         if (
             part.error_code not in _LEADER_ERRORS
