@@ -65,7 +65,7 @@ def test_start(nodes: Nodes, property_file: Path, capsys: pytest.CaptureFixture[
     ("arguments", "message"),
     [
         (["/no/such/file"], "cannot read /no/such/file: No such file or directory\n"),
-        (["FILE", "--override", "x"], "--override x: must be of the form key=value\n"),
+        (["FILE", "--override", "x"], "--override x: a setting has the form NAME=VALUE\n"),
         (
             ["FILE", "--override", "node.id=-1"],
             "Invalid value -1 for configuration node.id: Value must be at least 0\n",

@@ -7,7 +7,7 @@ import sys
 import click
 
 from spindle.cli.examples import examples
-from spindle.cli.overrides import parse_overrides
+from spindle.cli.key_values import parse_key_values
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.config.property_file import load_node_config
 
@@ -45,7 +45,7 @@ def start(file: str, overrides: tuple[str, ...]) -> int:
     # the imports.
     gc.disable()
     try:
-        config = load_node_config(file, parse_overrides(overrides), must_run=True)
+        config = load_node_config(file, parse_key_values("--override", overrides), must_run=True)
         for warning in config.warnings:
             click.echo(f"WARN {warning}", err=True)
         # Imported here, because no other command needs the server.

@@ -6,10 +6,11 @@ from typing import Final
 
 import click
 
-from spindle.cli.admin.output import name_values, show_rows
+from spindle.cli.admin.output import show_rows
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
+from spindle.cli.key_values import parse_key_values
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.client.admin import configs as admin_configs
 from spindle.client.admin.configs import ReportedSource
@@ -145,7 +146,7 @@ def set_command(
 
     TYPE and NAME are those of 'spindle configs describe'.
     """
-    wanted = name_values("KEY=VALUE", settings)
+    wanted = parse_key_values("KEY=VALUE", settings)
     admin_configs.alter(client, _KINDS[kind], _resource(kind, name), wanted, [])
     _changed(as_json, kind, name)
 

@@ -40,21 +40,3 @@ def confirm(question: str, is_confirmed: bool) -> None:
     """
     if not is_confirmed and sys.stdin.isatty():
         click.confirm(question, abort=True)
-
-
-def name_values(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """Return settings from texts of the form NAME=VALUE.
-
-    Args:
-        option: the option or argument that an error names.
-
-    Raises:
-        click.UsageError: a text has another form.
-    """
-    settings = {}
-    for text in texts:
-        name, separator, value = text.partition("=")
-        if not separator or not name.strip():
-            raise click.UsageError(f"{option} {text}: a setting has the form NAME=VALUE")
-        settings[name.strip()] = value.strip()
-    return settings

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import click
 
-from spindle.cli.admin.output import name_values, show_rows
+from spindle.cli.admin.output import show_rows
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
+from spindle.cli.key_values import parse_key_values
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.client.admin.quotas import (
     CLIENT_ID,
@@ -131,7 +132,7 @@ def set_command(client: WireClient, as_json: bool, entity: Entity, settings: Seq
     QUOTA is producer_byte_rate, consumer_byte_rate, request_percentage or controller_mutation_rate;
     for addresses it is connection_creation_rate.
     """
-    texts = name_values("QUOTA=NUMBER", settings)
+    texts = parse_key_values("QUOTA=NUMBER", settings)
     _check(entity, list(texts))
     values = {}
     for key, text in texts.items():

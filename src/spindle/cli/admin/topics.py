@@ -10,6 +10,7 @@ import click
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
+from spindle.cli.key_values import parse_key_values
 from spindle.cli.numbers import WholeRange
 from spindle.cli.partition_type import PARTITION
 from spindle.cli.suggestions import SuggestingGroup
@@ -81,7 +82,7 @@ def create(
 
     The brokers choose the number of partitions and replicas that are not given.
     """
-    wanted = _settings(settings)
+    wanted = parse_key_values("--config", settings)
     created = []
     for name in names:
         try:
@@ -168,7 +169,7 @@ def alter(
     removed: Sequence[str],
 ) -> None:
     """Add partitions to a topic, and set or remove its settings."""
-    wanted = _settings(settings)
+    wanted = parse_key_values("--config", settings)
     if partitions is None and not wanted and not removed:
         raise click.UsageError("Give --partitions, --config or --delete-config.")
     _described(client, [name])
@@ -387,16 +388,6 @@ def _document(described: TopicDescription, own: Mapping[str, str | None]) -> dic
             for partition in described.partitions
         ],
     }
-
-
-def _settings(texts: Sequence[str]) -> dict[str, str]:
-    settings = {}
-    for text in texts:
-        name, separator, value = text.partition("=")
-        if not separator or not name.strip():
-            raise click.UsageError(f"--config {text}: a setting has the form NAME=VALUE")
-        settings[name.strip()] = value.strip()
-    return settings
 
 
 def _ids(brokers: Sequence[int]) -> str:

@@ -8,8 +8,8 @@ from click.core import ParameterSource
 
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
+from spindle.cli.key_values import parse_key_values
 from spindle.cli.numbers import WholeRange
-from spindle.cli.overrides import parse_overrides
 from spindle.cli.up.foreground import ForegroundCluster
 from spindle.local.cluster_spec import ClusterSpec
 from spindle.local.tcp_ports import MAX_PORT, free_ports, obstacle
@@ -111,7 +111,7 @@ def up(
     exit code is 0 after an orderly stop. It is 1 if a node did not start or had to be killed, or
     if all nodes ended by themselves.
     """
-    spec = ClusterSpec(**numbers, overrides=parse_overrides(overrides))
+    spec = ClusterSpec(**numbers, overrides=parse_key_values("--override", overrides))
     if spec.racks > spec.nodes:
         raise click.UsageError(f"--racks {spec.racks} is more than --nodes {spec.nodes}")
     given = {
