@@ -1,8 +1,10 @@
 """A start on directories that are missing, dead, replaced, swapped, or of somebody else."""
 
+import asyncio
 import errno
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.common.ports import FileSystem
 from spindle.disks.alter_disks import DirectoryAction, ReplicaState
+from spindle.log.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from spindle.log.formats.meta_properties import META_PROPERTIES
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -307,3 +310,45 @@ async def test_a_start_does_not_forget_the_added_directories_because_one_file_ca
 
     with pytest.raises(ConfigError, match=r"spindle-log-dirs\.json"):
         await started_with(home, FaultyMachine("spindle-log-dirs.json"))
+
+
+class SlowToLoad(LocalMachine):
+    """A machine that loads no log until `may_load` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_loading = asyncio.Event()
+        self.may_load = threading.Event()
+
+    def file_system(self, directories: object) -> FileSystem:
+        machine = self
+        loop = asyncio.get_running_loop()
+
+        class SlowFiles(OsFileSystem):
+            def remove(self, path: str) -> None:
+                super().remove(path)
+                if path.endswith(CLEAN_SHUTDOWN_FILE):
+                    loop.call_soon_threadsafe(machine.is_loading.set)
+                    machine.may_load.wait()
+
+        return SlowFiles()
+
+
+async def test_a_stop_while_logs_are_loaded_leaves_the_directories_clean_with_their_broker_epoch(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path).format()
+    await fill(home)
+    marks = [disk / CLEAN_SHUTDOWN_FILE for disk in home.directories]
+    before = [mark.read_text() for mark in marks]
+
+    machine = SlowToLoad()
+    node = Node(home.config(), machine)
+    start = asyncio.create_task(node.start())
+    await machine.is_loading.wait()
+    node.request_stop()
+    await start
+    machine.may_load.set()
+    await node.stop()
+
+    assert [mark.read_text() for mark in marks] == before

@@ -95,6 +95,7 @@ class BrokerServer:
         self._settings = SettingsOfTopics(config)
         self._followed = EMPTY_IMAGE
         self._following: asyncio.Task[None] | None = None
+        self._has_open_logs = False
         # Metadata, and the session with the controller.
         self.metadata = BrokerMetadata(self._react, env.on_fatal)
         self._producer_ids = ProducerIds(config.node_id, env.channel, self._loop)
@@ -333,6 +334,8 @@ class BrokerServer:
             must_leave_at_once: shut down after a fault: skip the controlled hand-over.
         """
         if self.lifecycle.state is BrokerState.NOT_RUNNING:
+            # A stop while logs are loaded: loading has removed the clean-shutdown files.
+            await self._close_logs()
             return
         if must_leave_at_once:
             await self.lifecycle.leave_at_once(timeout_s)
@@ -398,6 +401,7 @@ class BrokerServer:
 
     async def _load_logs(self) -> None:
         env = self._env
+        self._has_open_logs = True
         loaded = await load_logs(env.directories, self._log_config_of, env.now_ms())
         for directory, logs in loaded:
             self.replicas.add_loaded(logs, directory)
@@ -413,6 +417,9 @@ class BrokerServer:
         return self._settings_of(topic).log_config
 
     async def _close_logs(self) -> None:
+        if not self._has_open_logs:
+            return
+        self._has_open_logs = False
         epoch = self.lifecycle.broker_epoch
         if epoch == NO_BROKER_EPOCH:
             # Not registered in this run: the logs are as the previous run left them.
