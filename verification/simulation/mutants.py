@@ -31,6 +31,8 @@ from spindle.replication import follower_log
 from spindle.replication.fetch_session_handler import FetchSessionHandler
 from spindle.replication.leader_state import LeaderState
 from spindle.runtime import background
+from spindle.runtime.broker.broker_server import BrokerServer
+from spindle.runtime.broker.lifecycle import BrokerState
 from spindle.runtime.broker.topic_settings import SettingsOfTopics
 from spindle.runtime.controller.driver import ControllerDriver
 from spindle.runtime.controller.periodic_tasks import PeriodicTasks
@@ -107,6 +109,16 @@ def _one_turn(original: Function) -> Function:
         await turn()
 
     return repeat
+
+
+def _stop_if_started(original: Function) -> Function:
+    """Do not close the logs if the broker is stopped while it loads them."""
+
+    async def stop(self: Any, timeout_s: float, **options: Any) -> None:
+        if self.lifecycle.state is not BrokerState.NOT_RUNNING:
+            await original(self, timeout_s, **options)
+
+    return stop
 
 
 async def _answer_at_once(self: Any, last_offset: int, timeout_ms: int) -> None:
@@ -341,6 +353,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "AlterPartition without epochs": Mutant(alter_partition, "_validate", _take_stale_epochs),
     "unclean shutdown ignored": Mutant(BrokerChangeRecords, "forget_previous_incarnation", nothing),
+    "clean shutdown lost while loading": Mutant(BrokerServer, "stop", _stop_if_started),
     "high watermark at the log end": Mutant(LeaderState, "advance", _advance_to_log_end),
     "high watermark by one follower": Mutant(LeaderState, "advance", _advance_by_majority),
     "ISR expanded early": Mutant(LeaderState, "propose_expansion", _expand_early),
