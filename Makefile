@@ -104,9 +104,10 @@ docs-reference: setup ## The pages of docs/reference, from the tables in the cod
 docs-wrap: setup ## Wrap the paragraphs of the documents at 100 characters
 	@PYTHONPATH=tools $(BIN)/python -m documents.wrap
 
-docs-recording: setup ## The pictures of docs/pictures, made again from real output: a disk that dies, a plan, an audit
+docs-recording: setup $(DOCS_STAMP) ## The pictures of docs/pictures, made again from real output: a disk that dies, a plan, an audit (needs Chromium)
 	@PYTHONPATH=tools $(BIN)/python -m documents.recording
 	@PYTHONPATH=tools $(BIN)/python -m documents.example_pages
+	@PYTHONPATH=tools $(DOCS_VENV)/bin/python -m documents.screenshots
 
 clean: ## Remove what was built
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -142,7 +142,7 @@ def _show(
         return
     console.print(outcome.violation, soft_wrap=True, markup=False)
     again = f"python -m verification.simulation{kind} --seed {outcome.scenario.seed}"
-    console.print(f"again: {again}{f' --mutant {mutant}' if mutant else ''}", soft_wrap=True)
+    console.print(f"again: {again}{f' --mutant {mutant!r}' if mutant else ''}", soft_wrap=True)
 
 
 def _numbers(failed: Sequence[SimulationOutcome]) -> str:
