@@ -71,7 +71,7 @@ def _verdict(document: Document, severities: Counter[str]) -> Markup:
         text = f"{places} could not be read or did not answer, so the audit is not complete."
         return notice(_ERROR, _found_text(severities), paragraphs([text]))
     if severities[_ERROR]:
-        text = "Records are damaged, missing or in danger, or a broker does not start with files."
+        text = "Records are damaged, missing or in danger, or a broker cannot start on these files."
         return notice(_ERROR, _found_text(severities), paragraphs([text]))
     if severities:
         text = "No record is in danger: a broker can make these files again, or space is wasted."
