@@ -10,27 +10,42 @@ from cluster_image import LISTENER, ClusterImage
 
 from spindle.authorization.authorizer import NoAuthorizer
 from spindle.common.errors import ErrorCode
+from spindle.protocol.codec import encode, encode_struct
 from spindle.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from spindle.serving.context import RequestContext
+from spindle.serving.encoded_topics import EncodedTopics
 from spindle.serving.handlers.describe_topic_partitions import describe_topic_partitions
 from spindle.serving.handlers.metadata import metadata
 
 Partition = MetadataResponse.MetadataResponseTopic.MetadataResponsePartition
 
 
+class Broker:
+    """A broker that answers Metadata requests by an image."""
+
+    def __init__(self, cluster: ClusterImage) -> None:
+        self.cluster = cluster
+        self.services = SimpleNamespace(
+            metadata=SimpleNamespace(),
+            cluster_id="c",
+            random=Random(1),
+            authorizer=NoAuthorizer(),
+            encoded_topics=EncodedTopics(),
+        )
+
+    def answer(self, version: int, *names: str) -> MetadataResponse:
+        """Return the response to a request for these topics, or for all if none is named."""
+        self.services.metadata.image = self.cluster.image
+        context = RequestContext(3, version, 0, "app", "127.0.0.1", LISTENER)
+        asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=asked or None)
+        return asyncio.run(metadata(cast(Any, self.services), context, request))
+
+
 def partition_of(cluster: ClusterImage, version: int) -> Partition:
     """Return the first partition of topic "t" as Metadata of this version answers it."""
-    services = SimpleNamespace(
-        metadata=SimpleNamespace(image=cluster.image),
-        cluster_id="c",
-        random=Random(1),
-        authorizer=NoAuthorizer(),
-    )
-    context = RequestContext(3, version, 0, "app", "127.0.0.1", LISTENER)
-    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")])
-    answer = asyncio.run(metadata(cast(Any, services), context, request))
-    (topic,) = answer.topics
+    (topic,) = Broker(cluster).answer(version, "t").topics
     (partition,) = topic.partitions
     return partition
 
@@ -145,3 +160,73 @@ def test_a_leader_without_the_listener_is_named_as_such_since_version_6(
     cluster = three_brokers()
     cluster.register(1, listener="INTERNAL")
     assert partition_of(cluster, version).error_code == code
+
+
+def is_same(broker: Broker, version: int) -> bool:
+    """Whether all topics are as a broker without kept bytes answers them, byte for byte."""
+    answer, fresh = broker.answer(version), Broker(broker.cluster).answer(version)
+    fresh.controller_id = answer.controller_id
+    fresh.topics = list(fresh.topics)
+    return encode(answer, version) == encode(fresh, version) and answer == fresh
+
+
+@pytest.mark.parametrize("version", [0, 1, 8, 9, 12, 13])
+def test_kept_topics_follow_every_change_of_topics_and_brokers(version: int) -> None:
+    cluster = three_brokers()
+    broker = Broker(cluster)
+    cluster.create("u", [2, 3], [3, 1])
+    assert is_same(broker, version)
+    cluster.change("u", 1, isr=[1], leader=1)
+    assert is_same(broker, version)
+    cluster.fence(3)
+    assert is_same(broker, version)
+    cluster.delete("t")
+    assert [topic.name for topic in broker.answer(version).topics] == ["u"]
+    cluster.create("t", [1])
+    cluster.unfence(3)
+    assert is_same(broker, version)
+    assert [topic.name for topic in broker.answer(version).topics] == ["u", "t"]
+
+
+def test_a_topic_is_encoded_once_until_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[str] = []
+
+    def noting(topic: Any, parent: Any, version: int) -> bytes:
+        encoded.append(topic.name)
+        return encode_struct(topic, parent, version)
+
+    monkeypatch.setattr("spindle.serving.encoded_topics.encode_struct", noting)
+    cluster = three_brokers()
+    cluster.create("u", [2, 3])
+    broker = Broker(cluster)
+    broker.answer(13)
+    broker.answer(13)
+    assert encoded == ["t", "u"]
+    cluster.change("u", isr=[2])
+    broker.answer(13)
+    assert encoded == ["t", "u", "u"]
+    broker.answer(12)
+    assert encoded[3:] == ["t", "u"]
+
+
+def test_versions_and_deleted_topics_beyond_the_limits_are_not_kept() -> None:
+    cluster = three_brokers()
+    broker = Broker(cluster)
+    for version in range(14):
+        broker.answer(version)
+    views = broker.services.encoded_topics._views
+    assert [version for _, version in views] == [10, 11, 12, 13]
+    cluster.delete("t")
+    broker.answer(13)
+    assert not views[LISTENER, 13].topics
+
+
+def test_topics_that_the_sender_may_not_see_are_left_out_of_the_kept_ones() -> None:
+    cluster = three_brokers()
+    cluster.create("u", [2, 3])
+    broker = Broker(cluster)
+    broker.answer(13)
+    broker.services.authorizer = SimpleNamespace(
+        is_active=True, allows=lambda principal, host, operation, kind, name, **_: name == "u"
+    )
+    assert [topic.name for topic in broker.answer(13).topics] == ["u"]

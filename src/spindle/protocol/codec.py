@@ -6,11 +6,11 @@ faster than walking the field table. Input may be hostile: every length is check
 that are left, the number of elements is limited, and every violation is a `ProtocolViolation`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from struct import Struct
 from struct import error as StructError
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, overload
 
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
@@ -340,6 +340,55 @@ def decode(
 # ---------------------------------------------------------------- writing
 
 
+class EncodedStructs(Sequence[M]):
+    """An array of structs whose bytes are kept from an earlier response.
+
+    A field of a message may have it in place of a list: `encode_parts` hands its bytes on as they
+    are. For everybody else it is a sequence, which decodes its structs when they are read.
+    """
+
+    def __init__(
+        self, struct: type[M], parent: type[Message], version: int, count: int, data: Bytes
+    ) -> None:
+        """Keep `data`, `count` structs that `encode_struct` has written one behind the other.
+
+        Args:
+            parent: the class of the request or response, which decides on the encoding.
+        """
+        self.data = data
+        self._count = count
+        self._read = _reader(struct, version, version >= parent.FLEXIBLE_FROM)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[M]:
+        position, size, budget = 0, len(self.data), [_UNLIMITED]
+        for _ in range(self._count):
+            struct, position = self._read(self.data, position, size, budget)
+            yield struct
+
+    @overload
+    def __getitem__(self, index: int) -> M: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[M]: ...
+    def __getitem__(self, index: int | slice) -> M | list[M]:
+        return list(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # equal to a list, which has none
+
+
+def encode_struct(struct: Message, parent: type[Message], version: int) -> bytes:
+    """Return the bytes of a struct inside a request or response of class `parent`."""
+    out = bytearray()
+    references: list[Reference] = []
+    _writer(type(struct), version, version >= parent.FLEXIBLE_FROM)(struct, out, references)
+    return b"".join(_in_order(out, references))
+
+
 def _write_length(src: _Source, depth: int, flexible: bool, wide: bool, extra: int = 1) -> None:
     """Emit code that writes the length in `k` (-1 for null)."""
     if flexible:
@@ -429,9 +478,14 @@ def _write_field(
         src.add(
             depth, f"out += ({ready}[k] if k < {_READY_COUNTS} else {structure}({text})).pack(*a)"
         )
-    else:
-        src.add(depth, "for x in a:")
-        _write_value(src, depth + 1, field, version, flexible, "x")
+        return
+    if not isinstance(field.type, str):
+        encoded = src.bind("E", EncodedStructs)
+        src.add(depth, f"if type(a) is {encoded}: refs.append((len(out), a.data))")
+        src.add(depth, "else:")
+        depth += 1
+    src.add(depth, "for x in a:")
+    _write_value(src, depth + 1, field, version, flexible, "x")
 
 
 def _differs(src: _Source, field: Field, value: str) -> str:
@@ -522,6 +576,10 @@ def encode_parts(message: Message, version: int, prefix: bytes = b"") -> list[By
     flexible = version >= cls.FLEXIBLE_FROM
     writer = _writers.get((cls, version, flexible)) or _writer(cls, version, flexible)
     writer(message, out, references)
+    return _in_order(out, references)
+
+
+def _in_order(out: bytearray, references: list[Reference]) -> list[Bytes]:
     if not references:
         return [out]
     parts: list[Bytes] = []
@@ -541,4 +599,13 @@ def encode(message: Message, version: int, prefix: bytes = b"") -> bytes:
     return b"".join(encode_parts(message, version, prefix))
 
 
-__all__ = ["EMPTY", "TooManyElements", "decode", "encode", "encode_parts", "read_uvarint"]
+__all__ = [
+    "EMPTY",
+    "EncodedStructs",
+    "TooManyElements",
+    "decode",
+    "encode",
+    "encode_parts",
+    "encode_struct",
+    "read_uvarint",
+]

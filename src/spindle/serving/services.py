@@ -17,6 +17,7 @@ from spindle.replicas.metadata_view import MetadataView
 from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import ReplicaManager
 from spindle.replication.fetch_session import FetchSessionCache
+from spindle.serving.encoded_topics import EncodedTopics
 from spindle.serving.fetch.fetch_memory import FetchMemory
 from spindle.serving.ports import ControllerChannel, EventLoop, TransactionVerification
 from spindle.serving.produce_order import ProduceOrder
@@ -57,6 +58,7 @@ class BrokerServices:
     steady_ms: Callable[[], int]
     random: RandomSource
     metadata: MetadataView
+    encoded_topics: EncodedTopics
     replicas: ReplicaManager
     capacities: Callable[[Sequence[LogDirectory]], Awaitable[Mapping[str, tuple[int, int]]]]
     device_health: Callable[[Sequence[str]], Mapping[str, DeviceHealth]]

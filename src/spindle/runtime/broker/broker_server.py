@@ -56,6 +56,7 @@ from spindle.runtime.network.listener import Listener, bind, reachable
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.server import RequestServer
 from spindle.runtime.network.socket_buffers import SocketBuffers
+from spindle.serving.encoded_topics import EncodedTopics
 from spindle.serving.fetch.fetch_memory import FetchMemory
 from spindle.serving.handler_table import broker_handlers
 from spindle.serving.handlers.auto_topics import request_topics
@@ -257,6 +258,7 @@ class BrokerServer:
                 lambda: env.random.randrange(1, 2**31),
             ),
             producer_ids=self._producer_ids,
+            encoded_topics=EncodedTopics(),
             producer_turns=ProduceOrder(),
             groups=self.groups,
             verification=self.verification,

@@ -1,5 +1,7 @@
 """Metadata: brokers, topics and leaders (KIP-516 for ids, KIP-430 for operations)."""
 
+from typing import cast
+
 from spindle.authorization.operations import Operation
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import INTERNAL_TOPICS, NO_LEADER
@@ -36,14 +38,19 @@ async def metadata(
     if _asks_for_ids_too_early(context, request):
         return _refused(request)
     wants_all = request.topics is None or (context.api_version == 0 and not request.topics)
-    if wants_all:
-        topics = [
-            _topic(image, context, topic)
-            for name, topic in image.topics.by_name.items()
-            if may_use_topic(services, context, Operation.DESCRIBE, name, is_logged=False)
-        ]
-    else:
+    if not wants_all:
         topics = await _asked(services, context, request)
+    elif request.include_topic_authorized_operations:
+        topics = [_topic(image, context, t) for t in _visible(services, context, image)]
+    else:
+        encoded = await services.encoded_topics.encoded(
+            image,
+            context.listener,
+            context.api_version,
+            _visible(services, context, image),
+            lambda topic: _topic(image, context, topic),
+        )
+        topics = cast("list[Topic]", encoded)  # for the response it serves as a list
     if request.include_topic_authorized_operations:
         _tell_operations(services, context, topics)
     brokers = alive_brokers(image, context.listener)
@@ -63,6 +70,18 @@ async def metadata(
         topics=topics,
         cluster_authorized_operations=operations,
     )
+
+
+def _visible(
+    services: BrokerServices, context: RequestContext, image: MetadataImage
+) -> list[TopicImage]:
+    if not services.authorizer.is_active:
+        return list(image.topics.by_name.values())
+    return [
+        topic
+        for name, topic in image.topics.by_name.items()
+        if may_use_topic(services, context, Operation.DESCRIBE, name, is_logged=False)
+    ]
 
 
 def _asks_for_ids_too_early(context: RequestContext, request: MetadataRequest) -> bool:
