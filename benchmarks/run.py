@@ -103,7 +103,7 @@ def main(
     chosen = [NODE_ITEMS[name] for name in wanted if name in NODE_ITEMS]
     results = Results(tuple(node_class.kind for node_class in classes))
     spark_records = spark_records or (400_000 if quick else 3_000_000)
-    result: spark.Found = {}
+    samples: spark.SamplesByRow = {}
     checkouts = {SpindleNode.kind: ROOT} | ({against.name: against} if against else {})
     with _folder(data) as folder, _progress(console) as progress:
         document = {
@@ -114,11 +114,11 @@ def main(
         try:
             Session(classes, sizes, runs, folder, results, progress, bar).measure(chosen)
             if rows:
-                result = spark.measure(folder, rows, spark_records, runs, results, progress)
+                spark.measure(folder, rows, spark_records, runs, results, progress, samples)
         finally:
             # After Ctrl-C, too: what is measured is not lost.
             progress.stop()
-            _report(document, [*results.lines(chosen), *spark.lines(result)], results, json_file)
+            _report(document, [*results.lines(chosen), *spark.lines(samples)], results, json_file)
     sys.exit(1 if results.failures else 0)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,19 @@ METRICS = (
 """Name, attribute of the samples, unit and its scale."""
 
 # row -> cluster -> way -> samples
-Found = dict[str, dict[str, dict[str, Samples]]]
+SamplesByRow = dict[str, dict[str, dict[str, Samples]]]
 
 
 def measure(
-    folder: Path, rows: list[Row], records: int, runs: int, results: Results, progress: Progress
-) -> Found:
-    """Fill the topics on each node and measure the rows."""
+    folder: Path,
+    rows: list[Row],
+    records: int,
+    runs: int,
+    results: Results,
+    progress: Progress,
+    samples: SamplesByRow,
+) -> None:
+    """Fill the topics on each node, and add the figures of each row to `samples` at once."""
     bar = progress.add_task("spark: filling", total=len(rows))
     nodes: list[Node] = [
         KafkaNode(folder / "spark-kafka"),
@@ -66,10 +73,9 @@ def measure(
                 for node in nodes
             ],
         }
-        return _run(plan, results, progress, bar)
+        _run(plan, results, progress, bar, samples)
     except (PeerUnavailable, RuntimeError) as failure:
         results.failures.append(f"spark: {failure}")
-        return {}
     finally:
         for node in nodes:
             node.remove()
@@ -94,10 +100,15 @@ def _fill(node: Node, rows: list[Row], records: int) -> None:
             )  # fmt: skip
 
 
-def _run(plan: dict[str, Any], results: Results, progress: Progress, bar: TaskID) -> Found:
-    """Run spark_rows and return its samples. A row that fails is noted in the results."""
+def _run(
+    plan: dict[str, Any],
+    results: Results,
+    progress: Progress,
+    bar: TaskID,
+    samples: SamplesByRow,
+) -> None:
+    """Run spark_rows and take its samples. A row that fails is noted in the results."""
     log = Path(plan["folder"]).with_suffix(".log")
-    samples: Found = {}
     with (
         log.open("w") as errors,
         subprocess.Popen(
@@ -109,7 +120,9 @@ def _run(plan: dict[str, Any], results: Results, progress: Progress, bar: TaskID
             text=True,
             env=spark_venv.environment(),
         ) as process,
+        ExitStack() as stack,
     ):
+        stack.callback(process.terminate)  # it must not go on after an interrupted run
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(json.dumps(plan))
@@ -122,9 +135,9 @@ def _run(plan: dict[str, Any], results: Results, progress: Progress, bar: TaskID
                 results.failures.append(f"{PREFIX}{answer['row']}: {answer['failure']}")
             else:
                 samples[answer["row"]] = _samples(answer["clusters"])
+        process.wait()
     if process.returncode != 0:
         results.failures.append(f"spark: {log.read_text().strip()[-800:]}")
-    return samples
 
 
 def _samples(clusters: dict[str, Any]) -> dict[str, dict[str, Samples]]:
@@ -134,7 +147,7 @@ def _samples(clusters: dict[str, Any]) -> dict[str, dict[str, Samples]]:
     }
 
 
-def lines(found: Found) -> list[Line]:
+def lines(by_row: SamplesByRow) -> list[Line]:
     """Return the figures of each way to do the work of each row, next to the first way's.
 
     In the column of Kafka is the built-in source (the first way) and in Spindle's the other way,
@@ -153,7 +166,7 @@ def lines(found: Found) -> list[Line]:
             {KAFKA: row.goal} if row.goal is not None and metric == "rate" else {},
         )
         for row in ROWS
-        for cluster, samples in found.get(row.name, {}).items()
+        for cluster, samples in by_row.get(row.name, {}).items()
         for way in row.ways[1:]
         for metric, name, unit, scale in METRICS
     ]

@@ -1,15 +1,17 @@
 """`make bench`: verdicts, the table, the page of results, and runs in which something fails."""
 
 import io
+import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import click
 import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks import page_cache
+from benchmarks import page_cache, spark
 from benchmarks.catalogue import NODE_ITEMS, SETS, selected
 from benchmarks.interpreter import describe
 from benchmarks.items import Item, Metric, Sizes, Subject
@@ -17,6 +19,7 @@ from benchmarks.report import Line, Results, table
 from benchmarks.results import line_of, page
 from benchmarks.session import Session, in_turn
 from benchmarks.spark import ITEMS as SPARK_ITEMS
+from benchmarks.spark_table import ROWS as SPARK_ROWS
 
 SUBJECT = Subject("a node", lambda node_class, folder: node_class(folder))
 
@@ -209,3 +212,48 @@ def test_a_failure_loses_only_its_own_measurement(
 def test_recycling_leaves_no_file(tmp_path: Path) -> None:
     page_cache.recycle(tmp_path, 3 * page_cache.BLOCK // 2)
     assert not list(tmp_path.iterdir())
+
+
+class InterruptedSpark:
+    """A process that measures one row; then the run is interrupted."""
+
+    returncode = 0
+    is_terminated = False
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.stdin = io.StringIO()
+        self.stdout = self._lines()
+
+    def _lines(self) -> Iterator[str]:
+        row = SPARK_ROWS[0]
+        values = {"rows_per_s": [1.0], "client_cpu_s": [1.0], "broker_cpu_s": [1.0]}
+        ways = {way.label: values for way in row.ways}
+        yield json.dumps({"row": row.name, "clusters": {"kafka": ways}})
+        raise SystemExit(143)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def terminate(self) -> None:
+        type(self).is_terminated = True
+
+
+def test_an_interrupted_run_of_spark_keeps_the_rows_that_it_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.spark.subprocess.Popen", InterruptedSpark)
+    monkeypatch.setattr("benchmarks.spark.spark_venv.python", lambda: Path("python"))
+    monkeypatch.setattr("benchmarks.spark.spark_venv.environment", dict)
+    samples: spark.SamplesByRow = {}
+    progress = Progress(console=Console(file=io.StringIO()))
+    bar = progress.add_task("spark")
+    with pytest.raises(SystemExit):
+        spark._run(
+            {"folder": str(tmp_path / "s")}, Results(("kafka", "spindle")), progress, bar, samples
+        )
+    assert {line.item for line in spark.lines(samples)} == {
+        f"spark-{SPARK_ROWS[0].name}: {way.label} on kafka" for way in SPARK_ROWS[0].ways[1:]
+    }
+    assert InterruptedSpark.is_terminated
