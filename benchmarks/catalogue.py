@@ -13,6 +13,7 @@ from benchmarks.disks import DISK_ITEMS
 from benchmarks.groups import GROUP_ITEMS
 from benchmarks.idle import IDLE_ITEMS
 from benchmarks.items import ITEMS
+from benchmarks.metadata import METADATA_ITEMS
 from benchmarks.moves import MOVE_ITEMS
 from benchmarks.tls import TLS_ITEMS
 from benchmarks.transactions import TRANSACTION_ITEMS
@@ -21,7 +22,7 @@ NODE_ITEMS = {
     item.name: item
     for items in (
         ITEMS, MOVE_ITEMS, COMPACTION_ITEMS, DISK_ITEMS, CLUSTER_ITEMS, IDLE_ITEMS,
-        TRANSACTION_ITEMS, GROUP_ITEMS, TLS_ITEMS,
+        METADATA_ITEMS, TRANSACTION_ITEMS, GROUP_ITEMS, TLS_ITEMS,
     )
     for item in items
 }  # fmt: skip
@@ -41,6 +42,8 @@ SETS: dict[str, tuple[str, ...]] = {
         "consume-100B",
         "one-in-flight",
         "idle-node",
+        "metadata-of-2000-partitions",
+        "metadata-of-10000-partitions",
         "rf3-one-in-flight",
         "rf3-produce-1KiB",
         "rf3-produce-100B",
