@@ -21,7 +21,7 @@ from spindle.serving.cooperative import cooperatively
 
 _MAX_VIEWS: Final = 4
 """Pairs of listener and request version whose topics are kept."""
-_MAX_BYTES: Final = 1 << 25
+_MAX_BYTES: Final = 1 << 23
 """Topics of one pair that take more than this are not kept."""
 
 Topic = MetadataResponse.MetadataResponseTopic
