@@ -17,9 +17,9 @@ from spindle.audit import spark_job
 from spindle.audit.findings import AuditFinding
 from spindle.audit.log_directory import list_log_directory
 from spindle.audit.replica import ReplicaPass, SegmentTask
+from spindle.audit.replica_place import ClosingState
 from spindle.audit.run import run_audit
 from spindle.audit.segment_audit import SegmentAudit
-from spindle.audit.shutdown_state import ClosingState
 from spindle.audit.spark_checkpoint import PartFolder, segment_fingerprint
 from spindle.audit.spark_checkpoint_format import part_document, segment_part
 from spindle.audit.spark_groups import TaskRound, rounds

@@ -12,7 +12,8 @@ import pytest
 from broker_directories import PLAIN, BrokerDirectory, clean_directory
 
 from spindle.audit.applied_repairs import folder_states
-from spindle.audit.replica import AuditedReplica, ReplicaPlace
+from spindle.audit.replica import AuditedReplica
+from spindle.audit.replica_place import ReplicaPlace
 from spindle.audit.run import run_audit
 from spindle.audit.workers import AuditProgress
 from spindle.cli.audit.metadata import load_placement

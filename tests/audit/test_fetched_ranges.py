@@ -13,8 +13,8 @@ from spindle.audit import fetched_replica, spark_fetch, spark_groups
 from spindle.audit.fetched_documents import fetched_document, fetched_part
 from spindle.audit.fetched_replica import ReplicaRange, fetch_range, join_ranges
 from spindle.audit.fetched_replicas import BrokerReplicas, WantedReplica
-from spindle.audit.replica import AuditedReplica, ReplicaPlace
-from spindle.audit.shutdown_state import ClosingState
+from spindle.audit.replica import AuditedReplica
+from spindle.audit.replica_place import ClosingState, ReplicaPlace
 from spindle.audit.spark_checkpoint import PartFolder
 from spindle.audit.spark_fetch import SparkFetch, cut_ranges
 from spindle.client.admin.cluster import ClusterNode

@@ -19,7 +19,8 @@ from log_directory_files import corrupt_byte
 
 from spindle.audit import throttle, workers
 from spindle.audit.progress_file import progress_file
-from spindle.audit.replica import AuditedReplica, ReplicaPlace, audit_replica, unreadable_replica
+from spindle.audit.replica import AuditedReplica, audit_replica, unreadable_replica
+from spindle.audit.replica_place import ReplicaPlace
 from spindle.audit.report import AuditReport, list_audit
 from spindle.audit.run import run_audit
 from spindle.cli.main import run

@@ -7,9 +7,9 @@ import pytest
 
 from spindle.audit.findings import AuditFinding, FindingKind, RepairKind
 from spindle.audit.placement import ClusterPlacement, PlacedPartition, PlacedTopic
-from spindle.audit.replica import AuditedReplica, ReplicaPlace
+from spindle.audit.replica import AuditedReplica
+from spindle.audit.replica_place import ClosingState, ReplicaPlace
 from spindle.audit.report import AuditListing, audit_report
-from spindle.audit.shutdown_state import ClosingState
 from spindle.common.ids import TopicPartition
 from spindle.log.formats.names import DirectoryKind
 

@@ -10,7 +10,8 @@ from broker_directories import PLAIN, BrokerDirectory
 from log_directory_files import corrupt_byte
 
 from spindle.audit import scrub_history as scrub_history_module
-from spindle.audit.replica import AuditedReplica, ReplicaPlace, audit_replica
+from spindle.audit.replica import AuditedReplica, audit_replica
+from spindle.audit.replica_place import ReplicaPlace
 from spindle.audit.run import run_audit
 from spindle.audit.scrub_history import scrub_history
 from spindle.cli.main import run

@@ -10,7 +10,8 @@ from broker_directories import clean_directory
 from seeded_faults import FAULTS
 
 from spindle.audit.log_directory import list_log_directory
-from spindle.audit.replica import AuditedReplica, ReplicaPass, ReplicaPlace, audit_replica
+from spindle.audit.replica import AuditedReplica, ReplicaPass, audit_replica
+from spindle.audit.replica_place import ReplicaPlace
 from spindle.audit.run import run_audit
 from spindle.audit.segment_part import SegmentPart
 

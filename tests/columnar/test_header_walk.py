@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from spindle.columnar import header_kernel, headers, record_walk
+from spindle.columnar import header_kernel, header_table, headers, record_walk
 from spindle.columnar.corruption import CorruptBatch
 from spindle.columnar.decoder import BatchDecoder
 from spindle.columnar.record_walk import walk_batch
@@ -104,15 +104,15 @@ def some_bytes(random: Random) -> bytes:
 def walked(walk: Any, address: int, size_bytes: int, rest: tuple[Any, ...]) -> list[Any]:
     """Return the tables that a walk fills."""
     left_bytes, limits, checks_crcs, checks_records = rest
-    table = np.zeros((headers.FIELD_COUNT, ROOM), np.int64)
-    records = np.zeros((headers.RECORDS_WIDTH if checks_records else 0, ROOM), np.int64)
-    result = np.zeros(headers.WALK_WIDTH, np.int64)
+    table = np.zeros((header_table.FIELD_COUNT, ROOM), np.int64)
+    records = np.zeros((header_table.RECORDS_WIDTH if checks_records else 0, ROOM), np.int64)
+    result = np.zeros(header_table.WALK_WIDTH, np.int64)
     end = WINDOW_AT + size_bytes
     limits = np.array(limits, np.int64)
     tables = table, records, result
     walk(address - WINDOW_AT, WINDOW_AT, end, end + left_bytes, limits, checks_crcs, *tables)
     if not checks_crcs:
-        table[headers.COMPUTED_CRC] = 0  # without a meaning
+        table[header_table.COMPUTED_CRC] = 0  # without a meaning
     return [table.tolist() for table in tables]
 
 
@@ -132,7 +132,7 @@ def test_both_walks_fill_the_same_tables_from_damaged_bytes() -> None:
         )
         expected = walked(header_kernel.walk_headers, address, len(data), rest)
         assert walked(headers.header_walk(), address, len(data), rest) == expected, trial
-        statuses.add(expected[2][headers.WALK_STATUS])
+        statuses.add(expected[2][header_table.WALK_STATUS])
         record_statuses.update(expected[1][0] if expected[1] else [])
     assert statuses == {0, 1, 2, 3, 5, 6}
     assert record_statuses == set(range(-1, 8))
@@ -154,9 +154,9 @@ def test_offsets_that_no_log_can_have_are_reported_and_not_added(
     address = memory.hold(data)
     for walk in (headers.header_walk(), header_kernel.walk_headers):
         _, _, result = walked(walk, address, len(data), (0, (0, 2**63 - 1), 1, 0))
-        assert result[headers.WALK_STATUS] == WRONG_OFFSETS
-        assert (result[headers.WALK_BATCHES], result[headers.WALK_NEXT_OFFSET]) == (1, 1)
-        assert not result[headers.WALK_FINISHED]
+        assert result[header_table.WALK_STATUS] == WRONG_OFFSETS
+        assert (result[header_table.WALK_BATCHES], result[header_table.WALK_NEXT_OFFSET]) == (1, 1)
+        assert not result[header_table.WALK_FINISHED]
     decoder = BatchDecoder(TopicPartition("t", 0))
     rows = decoder.decode(data)
     assert next(rows).num_rows == 1

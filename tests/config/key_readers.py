@@ -25,7 +25,7 @@ _OTHER_PROGRAMS: Final = (
 """Folders whose configuration is that of clients and tools, and generated code."""
 _READING_CONFIG_FILES: Final = (
     "authorizer.py",
-    "node_config.py",
+    "node_values.py",
     "oauthbearer_settings.py",
     "sasl_settings.py",
     "topic_config.py",

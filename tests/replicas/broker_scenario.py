@@ -29,10 +29,9 @@ from spindle.protocol.records.control import EndTransactionMarker, build_end_tra
 from spindle.protocol.records.validation import AppendOrigin
 from spindle.protocol.sentinels import ACKS_ALL
 from spindle.publication.loader import Publication
-from spindle.replicas.partition import Partition
+from spindle.replicas.partition import Partition, ReplicationContext
 from spindle.replicas.ports import FetchStart
 from spindle.replicas.replica_manager import ReplicaManager
-from spindle.replicas.replication_context import ReplicationContext
 from spindle.replicas.topic_settings import TopicSettings
 from spindle.replication.leader_state import IsrProposal
 from spindle.replication.throttling import ThrottledPartitions

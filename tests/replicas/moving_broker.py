@@ -30,10 +30,9 @@ from spindle.metadata.local_changes import (
 from spindle.protocol.records.batch import patch_offset_and_epoch
 from spindle.protocol.records.validation import AppendOrigin
 from spindle.replicas.moves.move import Move
-from spindle.replicas.partition import Partition
+from spindle.replicas.partition import Partition, ReplicationContext
 from spindle.replicas.ports import FetchStart
 from spindle.replicas.replica_manager import ReplicaManager
-from spindle.replicas.replication_context import ReplicationContext
 from spindle.replicas.topic_settings import TopicSettings
 from spindle.replication.throttling import throttled_partitions
 from spindle.runtime.broker.replica_mover import ReplicaMover

@@ -19,9 +19,8 @@ from spindle.log.log import Log
 from spindle.protocol.message import Message
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.raft.ready import Destination
-from spindle.replicas.partition import Partition
+from spindle.replicas.partition import Partition, ReplicationContext
 from spindle.replicas.ports import FetchStart
-from spindle.replicas.replication_context import ReplicationContext
 from spindle.replication.follower_log import begin_to_follow
 from spindle.runtime.broker.replica_fetchers import ReplicaFetchers
 from spindle.runtime.peers.port import PeerUnavailable

@@ -12,7 +12,7 @@ import numpy as np
 from spindle.audit.findings import MAX_OF_A_KIND, Collector, FindingKind
 from spindle.audit.segment_part import NO_BATCHES, BatchPart, EpochRun, OffsetGap
 from spindle.audit.segment_scan import MAX_BAD_SPANS, BadSpan
-from spindle.columnar.headers import (
+from spindle.columnar.header_table import (
     ATTRIBUTES,
     BASE_OFFSET,
     COMPUTED_CRC,

@@ -5,7 +5,7 @@ from typing import Any, Final
 import numpy as np
 
 from spindle.audit.digests import STRETCH_OFFSETS, TAIL_BATCHES, DigestBuilder
-from spindle.columnar.headers import BASE_OFFSET, CRC, LAST_DELTA, LEADER_EPOCH
+from spindle.columnar.header_table import BASE_OFFSET, CRC, LAST_DELTA, LEADER_EPOCH
 
 _FACTORS: Final = np.array(
     [0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], np.uint64

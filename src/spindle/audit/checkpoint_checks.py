@@ -1,30 +1,11 @@
 """Checks of the offset checkpoints of a log directory against one log of it."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from spindle.audit.findings import Collector, FindingKind, Severity
-from spindle.audit.shutdown_state import ClosingState
+from spindle.audit.replica_place import ClosingState, ReplicaPlace
 from spindle.log.formats.names import DirectoryKind
-
-if TYPE_CHECKING:
-    from spindle.audit.replica import ReplicaPlace
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointedOffsets:
-    """The entries of a partition in the checkpoint files of its log directory; None without one.
-
-    Without a `cleaner-offset-checkpoint` that can be read (`has_cleaner_file`), nothing says
-    whether a log was compacted.
-    """
-
-    recovery_point: int | None = None
-    log_start: int | None = None
-    high_watermark: int | None = None
-    cleaner: int | None = None
-    has_cleaner_file: bool = True
 
 
 class LogRange(NamedTuple):
@@ -43,7 +24,7 @@ class LogRange(NamedTuple):
     gaps: Collection[int] = ()
 
 
-def check_checkpoints(findings: Collector, place: "ReplicaPlace", log: LogRange) -> None:
+def check_checkpoints(findings: Collector, place: ReplicaPlace, log: LogRange) -> None:
     """Report offsets that the log contradicts, unless a broker is at work in the directory.
 
     Args:
@@ -76,7 +57,7 @@ def check_checkpoints(findings: Collector, place: "ReplicaPlace", log: LogRange)
                 )
 
 
-def _check_log_start(findings: Collector, place: "ReplicaPlace", log: LogRange) -> None:
+def _check_log_start(findings: Collector, place: ReplicaPlace, log: LogRange) -> None:
     """Report a log start offset with which the next start hides or removes records.
 
     The epochs are cut at the log start when it rises, so they never begin before it.
@@ -97,7 +78,7 @@ def _check_log_start(findings: Collector, place: "ReplicaPlace", log: LogRange) 
     findings.add(FindingKind.LOG_START, place.path, evidence, offset=said)
 
 
-def _check_recovery_point(findings: Collector, place: "ReplicaPlace", log: LogRange) -> None:
+def _check_recovery_point(findings: Collector, place: ReplicaPlace, log: LogRange) -> None:
     """Report a recovery point below the end of a log that was closed in order, so flushed.
 
     It is at the first gap of a follower that has not asked its leader about the gap yet.

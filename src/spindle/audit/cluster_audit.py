@@ -16,9 +16,9 @@ from spindle.audit.fetched_replicas import (
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.log_directory import ListedLogDirectory
 from spindle.audit.placement import ClusterPlacement
-from spindle.audit.replica import AuditedReplica, ReplicaPlace
+from spindle.audit.replica import AuditedReplica
+from spindle.audit.replica_place import ClosingState, ReplicaPlace
 from spindle.audit.reported_cluster import ReportedCluster, read_cluster, read_placement
-from spindle.audit.shutdown_state import ClosingState
 from spindle.audit.workers import AuditProgress, log_bytes
 from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ConfigError

@@ -19,7 +19,7 @@ from spindle.audit.segment_part import Marker, SegmentBatches
 from spindle.audit.segment_scan import SegmentScan
 from spindle.audit.sound_walk import SoundPrefix
 from spindle.audit.transaction_scan import TransactionNotes
-from spindle.columnar.headers import (
+from spindle.columnar.header_table import (
     ATTRIBUTES,
     BASE_OFFSET,
     LAST_DELTA,

@@ -31,7 +31,7 @@ from spindle.audit.reference_replica import (
 )
 from spindle.audit.replica import AuditedReplica
 from spindle.audit.replica_comparison import committed_until, compared_until, replica_groups
-from spindle.audit.shutdown_state import ClosingState
+from spindle.audit.replica_place import ClosingState
 from spindle.audit.throttle import ReadThrottle
 from spindle.columnar.tables import CONTENT, KEY_HIGH, KEY_LOW, OFFSET, TOMBSTONE
 

@@ -12,7 +12,7 @@ from spindle.audit.file_limits import refuse_odd_file
 from spindle.audit.findings import AuditFinding
 from spindle.audit.log_directory import compare_directories, list_log_directory
 from spindle.audit.placement import ClusterPlacement, compare_with_metadata
-from spindle.audit.shutdown_state import ClosingState
+from spindle.audit.replica_place import ClosingState
 from spindle.columnar.directory_files import read_topic_id
 from spindle.common.errors import CorruptLog
 from spindle.common.uuids import Uuid

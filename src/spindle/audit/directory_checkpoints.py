@@ -4,9 +4,9 @@ from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Final
 
-from spindle.audit.checkpoint_checks import CheckpointedOffsets
 from spindle.audit.file_limits import refuse_odd_file
 from spindle.audit.findings import Collector, FindingKind
+from spindle.audit.replica_place import CheckpointedOffsets
 from spindle.columnar.directory_files import FILE_SYSTEM
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition

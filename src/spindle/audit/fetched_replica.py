@@ -14,16 +14,17 @@ import numpy as np
 
 from spindle.audit.batch_checks import BatchChecks
 from spindle.audit.batch_digests import add_batches
-from spindle.audit.checkpoint_checks import CheckpointedOffsets
 from spindle.audit.digests import DigestBuilder, LogDigest
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.merge import JoinedBatches
-from spindle.audit.replica import AuditedReplica, ReplicaPlace
+from spindle.audit.replica import AuditedReplica
+from spindle.audit.replica_place import CheckpointedOffsets, ReplicaPlace
 from spindle.audit.segment_part import BatchPart
 from spindle.client.blocking.client import WireClient
 from spindle.client.cluster_metadata import BrokerAddress
 from spindle.client.fetching import FetchedBatches, FetchLimits, fetch_request, fetched_batches
-from spindle.columnar.headers import BASE_OFFSET, LAST_DELTA, SIZE_BYTES, HeaderWalk
+from spindle.columnar.header_table import BASE_OFFSET, LAST_DELTA, SIZE_BYTES
+from spindle.columnar.headers import HeaderWalk
 from spindle.columnar.tables import address_of
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid

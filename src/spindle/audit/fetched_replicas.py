@@ -6,7 +6,8 @@ from multiprocessing import get_context
 from typing import NamedTuple, Protocol
 
 from spindle.audit.fetched_replica import audit_fetched_replica
-from spindle.audit.replica import AuditedReplica, ReplicaPlace, unreadable_replica
+from spindle.audit.replica import AuditedReplica, unreadable_replica
+from spindle.audit.replica_place import ReplicaPlace
 from spindle.audit.throttle import ReadThrottle
 from spindle.audit.workers import AuditProgress
 from spindle.client.admin.cluster import ClusterNode

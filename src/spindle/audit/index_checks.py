@@ -15,7 +15,7 @@ from spindle.audit.index_files import IndexContent
 from spindle.audit.index_tails import LOST_ENTRIES, IndexTail
 from spindle.audit.segment_scan import SegmentScan
 from spindle.audit.sound_walk import SoundPrefix
-from spindle.columnar.headers import BASE_OFFSET, LAST_DELTA, MAX_TIMESTAMP, POSITION
+from spindle.columnar.header_table import BASE_OFFSET, LAST_DELTA, MAX_TIMESTAMP, POSITION
 from spindle.log.formats.index_entries import OFFSET_ENTRY_FIELDS, TIME_ENTRY_FIELDS
 
 _OFFSET_ENTRY: Final = np.dtype(list(OFFSET_ENTRY_FIELDS))

@@ -15,7 +15,7 @@ import numpy as np
 
 from spindle.audit.record_checks import MAX_UNPACKED_BYTES
 from spindle.audit.segment_scan import SegmentScan
-from spindle.columnar import headers, tables
+from spindle.columnar import header_table, tables
 from spindle.columnar.segment_files import SegmentFile, list_segments
 from spindle.columnar.tables import address_of
 from spindle.columnar.unpacked_records import digest_records
@@ -58,7 +58,7 @@ class KeyDigests:
             files = [stack.enter_context(path.open("wb")) for path in self._paths]
             for segment in list_segments(replica):
                 for fields, view, window_at in _windows(segment, on_bytes):
-                    on_bytes(int(fields[headers.SIZE_BYTES].sum()))
+                    on_bytes(int(fields[header_table.SIZE_BYTES].sum()))
                     is_visible = transactions.visible(fields)
                     table = _batch_table(fields[:, is_visible], view, window_at)
                     for rows in _rows(table, view, window_at, buffer):
@@ -124,13 +124,14 @@ class _Transactions:
 
     def visible(self, fields: Any) -> Any:
         """Return which batches hold records that count, as a mask."""
-        attributes = fields[headers.ATTRIBUTES]
+        attributes = fields[header_table.ATTRIBUTES]
         is_control = attributes & CONTROL_FLAG != 0
-        is_visible = ~is_control & (fields[headers.CRC] == fields[headers.COMPUTED_CRC])
-        is_visible &= fields[headers.RECORD_COUNT] > 0
+        is_visible = ~is_control & (fields[header_table.CRC] == fields[header_table.COMPUTED_CRC])
+        is_visible &= fields[header_table.RECORD_COUNT] > 0
         for index in np.flatnonzero(attributes & TRANSACTIONAL_FLAG).tolist():
             producer, base = (
-                int(fields[row, index]) for row in (headers.PRODUCER_ID, headers.BASE_OFFSET)
+                int(fields[row, index])
+                for row in (header_table.PRODUCER_ID, header_table.BASE_OFFSET)
             )
             if is_control[index]:
                 self._open.pop(producer, None)
@@ -138,7 +139,9 @@ class _Transactions:
             self._open.setdefault(producer, base)
             if self._aborted.get(producer, _NO_RANGES).holds(base):
                 is_visible[index] = False
-        self._end = int(fields[headers.BASE_OFFSET, -1] + fields[headers.LAST_DELTA, -1]) + 1
+        self._end = (
+            int(fields[header_table.BASE_OFFSET, -1] + fields[header_table.LAST_DELTA, -1]) + 1
+        )
         return is_visible
 
     @property
@@ -187,15 +190,15 @@ def _batch_table(fields: Any, view: memoryview, window_at: int) -> Any:
     """
     table = np.zeros((fields.shape[1], tables.TABLE_WIDTH), np.int64)
     table[:, tables.ADDRESS] = (
-        address_of(view) + fields[headers.POSITION] - window_at + HEADER_BYTES
+        address_of(view) + fields[header_table.POSITION] - window_at + HEADER_BYTES
     )
-    table[:, tables.LENGTH] = fields[headers.SIZE_BYTES] - HEADER_BYTES
+    table[:, tables.LENGTH] = fields[header_table.SIZE_BYTES] - HEADER_BYTES
     for column, source in (
-        (tables.BASE_OFFSET, headers.BASE_OFFSET),
-        (tables.LAST_DELTA, headers.LAST_DELTA),
-        (tables.COUNT, headers.RECORD_COUNT),
-        (tables.POSITION, headers.POSITION),
-        (tables.ATTRIBUTES, headers.ATTRIBUTES),
+        (tables.BASE_OFFSET, header_table.BASE_OFFSET),
+        (tables.LAST_DELTA, header_table.LAST_DELTA),
+        (tables.COUNT, header_table.RECORD_COUNT),
+        (tables.POSITION, header_table.POSITION),
+        (tables.ATTRIBUTES, header_table.ATTRIBUTES),
     ):
         table[:, column] = fields[source]
     return table

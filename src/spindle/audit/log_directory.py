@@ -15,8 +15,7 @@ from spindle.audit.directory_identities import (
 )
 from spindle.audit.file_limits import refuse_odd_file
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
-from spindle.audit.replica import ReplicaPlace
-from spindle.audit.shutdown_state import ClosingState, state_of
+from spindle.audit.replica_place import ClosingState, ReplicaPlace, state_of
 from spindle.columnar.directory_files import FILE_SYSTEM
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.log_directory import ListedLogDirectory
-from spindle.audit.replica import ReplicaPlace
+from spindle.audit.replica_place import ReplicaPlace
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.log.formats.meta_properties import META_PROPERTIES

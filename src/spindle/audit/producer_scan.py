@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from spindle.audit.segment_part import NO_PRODUCERS, LastBatch, ProducerCut, ProducerPart
-from spindle.columnar.headers import (
+from spindle.columnar.header_table import (
     ATTRIBUTES,
     BASE_OFFSET,
     BASE_SEQUENCE,

@@ -14,11 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from spindle.audit.checkpoint_checks import CheckpointedOffsets
 from spindle.audit.findings import is_unread
-from spindle.audit.replica import AuditedReplica, ReplicaPlace
+from spindle.audit.replica import AuditedReplica
+from spindle.audit.replica_place import CheckpointedOffsets, ClosingState, ReplicaPlace
 from spindle.audit.result_documents import audited_replica, result_document
-from spindle.audit.shutdown_state import ClosingState
 
 _HEAD: Final = b'{"spindle audit": 2}\n'
 

@@ -14,8 +14,8 @@ from typing import Final
 from spindle.audit.findings import AuditFinding, FindingKind, RepairKind
 from spindle.audit.log_directory import ListedLogDirectory
 from spindle.audit.replica import AuditedReplica
+from spindle.audit.replica_place import ClosingState
 from spindle.audit.report import AuditReport, rebuild_command, rebuild_remedy
-from spindle.audit.shutdown_state import ClosingState
 from spindle.common.text import count_noun
 from spindle.log.formats.checkpoints import LOG_STARTS, RECOVERY_POINTS
 from spindle.log.formats.names import INDEX_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX

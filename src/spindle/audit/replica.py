@@ -7,11 +7,10 @@ counts only if a second pass, a moment later, has it again.
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Final
 
-from spindle.audit.checkpoint_checks import CheckpointedOffsets, LogRange, check_checkpoints
+from spindle.audit.checkpoint_checks import LogRange, check_checkpoints
 from spindle.audit.digests import DigestBuilder, LogDigest
 from spindle.audit.epoch_checks import check_epochs
 from spindle.audit.file_limits import refuse_odd_files
@@ -19,14 +18,13 @@ from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.index_tails import check_index_tails
 from spindle.audit.merge import JoinedBatches
 from spindle.audit.producer_checks import ProducerChecks, ProducerSnapshot
+from spindle.audit.replica_place import ClosingState, ReplicaPlace, state_of
 from spindle.audit.segment_audit import SegmentAudit
 from spindle.audit.segment_part import SegmentPart
-from spindle.audit.shutdown_state import ClosingState, state_of
 from spindle.audit.transaction_checks import TransactionChecks
 from spindle.columnar.directory_files import FILE_SYSTEM
 from spindle.columnar.segment_files import SegmentFile, list_segments
 from spindle.common.errors import CorruptLog
-from spindle.common.ids import METADATA_TOPIC, TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.log.formats.checkpoints import CLEANER_OFFSETS, read_offset_checkpoint
 from spindle.log.formats.names import (
@@ -37,7 +35,6 @@ from spindle.log.formats.names import (
     PARTITION_METADATA,
     PRODUCER_SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
-    DirectoryKind,
     parse_offset_name,
 )
 from spindle.log.formats.partition_metadata import read_partition_metadata
@@ -46,36 +43,6 @@ from spindle.log.formats.producer_snapshot import read_producer_snapshot
 _NAME_DIGITS: Final = 20
 _LAST_OFFSET: Final = 2**63 - 1
 COMPACTED_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaPlace:
-    """A replica's directory, and what is known about it from outside.
-
-    Attributes:
-        kind: current, future or stray.
-        node_id: None if the log directory does not tell it.
-        is_compacted: the topic's policy; None if it is not known.
-        checks_records: the records are decoded, too.
-    """
-
-    path: Path
-    partition: TopicPartition
-    kind: DirectoryKind
-    state: ClosingState
-    node_id: int | None = None
-    checkpointed: CheckpointedOffsets = field(default_factory=CheckpointedOffsets)
-    is_compacted: bool | None = None
-    checks_records: bool = False
-
-    @property
-    def is_metadata_log(self) -> bool:
-        return self.partition.topic == METADATA_TOPIC
-
-    @property
-    def is_current_of_topic(self) -> bool:
-        """Whether it is a current replica, no copy of a move or stray, and not the metadata log."""
-        return self.kind is DirectoryKind.CURRENT and not self.is_metadata_log
 
 
 @dataclass(frozen=True, slots=True)

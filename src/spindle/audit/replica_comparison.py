@@ -14,7 +14,7 @@ from spindle.audit.reference_replica import (
     right_replica,
 )
 from spindle.audit.replica import AuditedReplica
-from spindle.audit.shutdown_state import ClosingState
+from spindle.audit.replica_place import ClosingState
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 

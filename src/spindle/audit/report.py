@@ -11,8 +11,9 @@ from pathlib import Path
 from spindle.audit.findings import AuditFinding, RepairKind, Severity, is_unread
 from spindle.audit.log_directory import ListedLogDirectory, list_log_directory
 from spindle.audit.placement import ClusterPlacement
-from spindle.audit.replica import AuditedReplica, ReplicaPlace
+from spindle.audit.replica import AuditedReplica
 from spindle.audit.replica_comparison import compare_replicas
+from spindle.audit.replica_place import ReplicaPlace
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ the results. The place is not part of it: the reader has it from its own listing
 from typing import Any
 
 from spindle.audit.digests import digest_document, digest_of
-from spindle.audit.replica import AuditedReplica, ReplicaPlace
+from spindle.audit.replica import AuditedReplica
+from spindle.audit.replica_place import ReplicaPlace
 from spindle.audit.spark_checkpoint_format import finding_rows, findings_of
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from spindle.audit.confirmation import confirmed_findings
 from spindle.audit.findings import is_unread
 from spindle.audit.placement import ClusterPlacement
-from spindle.audit.replica import AuditedReplica, ReplicaPlace
+from spindle.audit.replica import AuditedReplica
 from spindle.audit.replica_comparison import replica_groups
+from spindle.audit.replica_place import ReplicaPlace
 from spindle.audit.report import AuditListing, AuditReport, audit_report, list_audit
 from spindle.audit.throttle import ReadThrottle
 from spindle.audit.workers import AuditProgress, AuditWorkers, audit_all

@@ -19,7 +19,8 @@ from typing import Any, Final
 
 from spindle.audit.findings import AuditFinding, is_unread
 from spindle.audit.progress_file import locked_file
-from spindle.audit.replica import AuditedReplica, ReplicaPlace
+from spindle.audit.replica import AuditedReplica
+from spindle.audit.replica_place import ReplicaPlace
 from spindle.audit.spark_checkpoint_format import finding_rows, findings_of
 
 _HEAD: Final = b'{"spindle scrub": 1}\n'

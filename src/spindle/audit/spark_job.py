@@ -19,12 +19,12 @@ from spindle.audit.findings import is_unread
 from spindle.audit.replica import (
     AuditedReplica,
     ReplicaPass,
-    ReplicaPlace,
     SegmentTask,
     confirmed_replica,
     needs_second_pass,
     unreadable_replica,
 )
+from spindle.audit.replica_place import ReplicaPlace
 from spindle.audit.segment_part import SegmentPart
 from spindle.audit.spark_checkpoint import PartFolder, keep_parts, segment_fingerprint
 from spindle.audit.spark_checkpoint_format import part_document, segment_part

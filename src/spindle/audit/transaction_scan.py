@@ -8,13 +8,7 @@ from typing import Any
 import numpy as np
 
 from spindle.audit.segment_part import NO_BATCH, Marker, SeenMarker, TransactionPart
-from spindle.columnar.headers import (
-    ATTRIBUTES,
-    BASE_OFFSET,
-    LAST_DELTA,
-    POSITION,
-    PRODUCER_ID,
-)
+from spindle.columnar.header_table import ATTRIBUTES, BASE_OFFSET, LAST_DELTA, POSITION, PRODUCER_ID
 from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.protocol.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 

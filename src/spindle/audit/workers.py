@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from spindle.audit.processes import forked_pool, submitted_to
-from spindle.audit.replica import AuditedReplica, ReplicaPlace, audit_replica, unreadable_replica
+from spindle.audit.replica import AuditedReplica, audit_replica, unreadable_replica
+from spindle.audit.replica_place import ReplicaPlace
 from spindle.audit.throttle import ReadThrottle
 
 _POLL_S: Final = 0.1

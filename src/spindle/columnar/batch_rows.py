@@ -5,7 +5,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from spindle.columnar import headers
+from spindle.columnar import header_table
 from spindle.columnar.batch_columns import BATCH_TYPES, ROW_COUNT_COLUMN
 from spindle.columnar.columns import arrow_schema
 from spindle.protocol.records.batch import (
@@ -19,18 +19,18 @@ from spindle.protocol.records.batch import (
 _MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _FIELDS: Final = {
-    "position": headers.POSITION,
-    "sizeBytes": headers.SIZE_BYTES,
-    "baseOffset": headers.BASE_OFFSET,
-    "recordCount": headers.RECORD_COUNT,
-    "attributes": headers.ATTRIBUTES,
-    "leaderEpoch": headers.LEADER_EPOCH,
-    "crc": headers.CRC,
+    "position": header_table.POSITION,
+    "sizeBytes": header_table.SIZE_BYTES,
+    "baseOffset": header_table.BASE_OFFSET,
+    "recordCount": header_table.RECORD_COUNT,
+    "attributes": header_table.ATTRIBUTES,
+    "leaderEpoch": header_table.LEADER_EPOCH,
+    "crc": header_table.CRC,
 }
 _FIELDS_OR_NULL: Final = {
-    "producerId": headers.PRODUCER_ID,
-    "producerEpoch": headers.PRODUCER_EPOCH,
-    "baseSequence": headers.BASE_SEQUENCE,
+    "producerId": header_table.PRODUCER_ID,
+    "producerEpoch": header_table.PRODUCER_EPOCH,
+    "baseSequence": header_table.BASE_SEQUENCE,
 }
 _FLAGS: Final = {"isTransactional": TRANSACTIONAL_FLAG, "isControl": CONTROL_FLAG}
 
@@ -64,7 +64,7 @@ def batch_rows(
 
 def _column(name: str, fields: Any, has_computed_crcs: bool) -> Any:
     kind = BATCH_TYPES[name][0]
-    attributes = fields[headers.ATTRIBUTES]
+    attributes = fields[header_table.ATTRIBUTES]
     if name in _FIELDS:
         return pa.array(fields[_FIELDS[name]]).cast(kind)
     if name in _FIELDS_OR_NULL:
@@ -73,18 +73,20 @@ def _column(name: str, fields: Any, has_computed_crcs: bool) -> Any:
     if name in _FLAGS:
         return pa.array(attributes & _FLAGS[name] != 0)
     if name == "lastOffset":
-        return pa.array(fields[headers.BASE_OFFSET] + fields[headers.LAST_DELTA])
+        return pa.array(fields[header_table.BASE_OFFSET] + fields[header_table.LAST_DELTA])
     if name == "codec":
         return _codecs(attributes & CODEC_MASK)
     if name == "timestampType":
         return pa.array((attributes & TIMESTAMP_TYPE_FLAG != 0).astype(np.int32))
     if name == "baseTimestamp":
-        return _timestamps(fields[headers.BASE_TIMESTAMP], attributes & DELETE_HORIZON_FLAG != 0)
+        return _timestamps(
+            fields[header_table.BASE_TIMESTAMP], attributes & DELETE_HORIZON_FLAG != 0
+        )
     if name == "maxTimestamp":
-        return _timestamps(fields[headers.MAX_TIMESTAMP], np.zeros(len(attributes), bool))
+        return _timestamps(fields[header_table.MAX_TIMESTAMP], np.zeros(len(attributes), bool))
     if not has_computed_crcs:
         return pa.nulls(len(attributes), kind)
-    return pa.array(fields[headers.CRC] == fields[headers.COMPUTED_CRC])
+    return pa.array(fields[header_table.CRC] == fields[header_table.COMPUTED_CRC])
 
 
 def _timestamps(values_ms: Any, is_null: Any) -> Any:

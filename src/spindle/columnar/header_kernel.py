@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from spindle.columnar.headers import (
+from spindle.columnar.header_table import (
     ATTRIBUTES,
     BASE_OFFSET,
     BASE_SEQUENCE,

@@ -12,42 +12,19 @@ from typing import Any, Final
 
 import numpy as np
 
+from spindle.columnar.header_table import (
+    FIELD_COUNT,
+    RECORDS_WIDTH,
+    WALK_BATCHES,
+    WALK_FINISHED,
+    WALK_NEXT_OFFSET,
+    WALK_POSITION,
+    WALK_STATUS,
+    WALK_TORN,
+    WALK_WIDTH,
+)
 from spindle.columnar.tables import SCAN_FINDINGS
 from spindle.log.cleaning.native_kernel import load_library
-
-# Rows of the header table (int64): one for each field, a column for each batch.
-POSITION: Final = 0
-SIZE_BYTES: Final = 1
-BASE_OFFSET: Final = 2
-LEADER_EPOCH: Final = 3
-CRC: Final = 4
-ATTRIBUTES: Final = 5
-LAST_DELTA: Final = 6
-BASE_TIMESTAMP: Final = 7
-MAX_TIMESTAMP: Final = 8
-PRODUCER_ID: Final = 9
-PRODUCER_EPOCH: Final = 10
-BASE_SEQUENCE: Final = 11
-RECORD_COUNT: Final = 12
-COMPUTED_CRC: Final = 13
-FIELD_COUNT: Final = 14
-
-# The result of a walk (int64).
-WALK_STATUS: Final = 0
-WALK_POSITION: Final = 1
-WALK_BATCHES: Final = 2
-WALK_NEXT_OFFSET: Final = 3
-WALK_FINISHED: Final = 4
-WALK_TORN: Final = 5
-WALK_WIDTH: Final = 6
-
-# Rows of the table of records (int64); a column for each batch.
-RECORDS_STATUS: Final = 0
-RECORDS_BYTE: Final = 1
-RECORDS_WIDTH: Final = 2
-
-RECORDS_ARE_PACKED: Final = -1
-"""The RECORDS_STATUS of a batch that must be decompressed first; others index `RECORD_FINDINGS`."""
 
 MAX_BATCHES: Final = 8192
 
@@ -57,6 +34,7 @@ def header_walk() -> Callable[..., None]:
     """Return `header_kernel.walk_headers`, or the same in C."""
     library = load_library()
     if library is None:
+        # Its import takes longer than the walk in C over some hundred MiB, as it needs numba.
         from spindle.columnar.header_kernel import walk_headers
 
         return walk_headers

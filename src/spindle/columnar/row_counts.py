@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from spindle.client.fetching import AbortedProducer
-from spindle.columnar import headers
+from spindle.columnar import header_table
 from spindle.columnar.decoder import BatchDecoder, RowFilter
 from spindle.columnar.transactions import AbortedTransactions
 from spindle.common.ids import TopicPartition
@@ -49,8 +49,8 @@ class RowCounter:
             CorruptRecords: a batch that must be decoded cannot be.
         """
         wanted = self._filter
-        base, delta = fields[headers.BASE_OFFSET], fields[headers.LAST_DELTA]
-        counts = fields[headers.RECORD_COUNT].copy()
+        base, delta = fields[header_table.BASE_OFFSET], fields[header_table.LAST_DELTA]
+        counts = fields[header_table.RECORD_COUNT].copy()
         is_cut = (base < wanted.start_offset) | (base + delta >= wanted.end_offset)
         is_uncertain = is_cut & (counts != delta + 1)
         inside = np.minimum(base + delta + 1, wanted.end_offset)
@@ -58,19 +58,21 @@ class RowCounter:
         counts = np.where(is_cut, inside, counts)
         if self._has_times:
             is_uncertain |= self._restrict_to_times(fields, counts)
-        counts[fields[headers.ATTRIBUTES] & CONTROL_FLAG != 0] = 0
+        counts[fields[header_table.ATTRIBUTES] & CONTROL_FLAG != 0] = 0
         if self._aborted is not None:
             self._leave_out_aborted(fields, counts, batch_at)
         for index in np.flatnonzero(is_uncertain & (counts != 0)).tolist():
-            position, size = fields[[headers.POSITION, headers.SIZE_BYTES], index].tolist()
+            position, size = fields[
+                [header_table.POSITION, header_table.SIZE_BYTES], index
+            ].tolist()
             counts[index] = self._decoded_count(batch_at(position, size))
         return counts
 
     def _restrict_to_times(self, fields: Any, counts: Any) -> Any:
         """Set the counts that the header's times decide; return a mask of the other batches."""
         least, greatest = self._filter.min_timestamp_ms, self._filter.max_timestamp_ms
-        newest = fields[headers.MAX_TIMESTAMP]
-        has_one_time = fields[headers.ATTRIBUTES] & TIMESTAMP_TYPE_FLAG != 0
+        newest = fields[header_table.MAX_TIMESTAMP]
+        has_one_time = fields[header_table.ATTRIBUTES] & TIMESTAMP_TYPE_FLAG != 0
         is_out = (newest < least) | (has_one_time & (newest > greatest))
         counts[is_out] = 0
         # A header does not tell the time of the oldest record.
@@ -81,9 +83,11 @@ class RowCounter:
         self, fields: Any, counts: Any, batch_at: Callable[[int, int], Bytes]
     ) -> None:
         assert self._aborted is not None
-        attributes = fields[headers.ATTRIBUTES]
+        attributes = fields[header_table.ATTRIBUTES]
         for index in np.flatnonzero(attributes & TRANSACTIONAL_FLAG).tolist():
-            position, size = fields[[headers.POSITION, headers.SIZE_BYTES], index].tolist()
+            position, size = fields[
+                [header_table.POSITION, header_table.SIZE_BYTES], index
+            ].tolist()
             is_control = attributes[index] & CONTROL_FLAG
             data = batch_at(position, size if is_control else HEADER_BYTES)
             header = read_header(data)

@@ -4,12 +4,10 @@
 has them.
 """
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from spindle.common.errors import ConfigError
-
-if TYPE_CHECKING:
-    from spindle.config.node_config import NodeConfig
+from spindle.config.node_values import NodeValues
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SUPER_USERS: Final = "super.users"
@@ -29,7 +27,7 @@ class AuthorizerSettings(NamedTuple):
     allow_everyone: bool
 
 
-def authorizer_settings(config: "NodeConfig") -> AuthorizerSettings | None:
+def authorizer_settings(config: NodeValues) -> AuthorizerSettings | None:
     """Return the settings of the authorizer, None if no authorizer is configured.
 
     Raises:
@@ -49,7 +47,7 @@ def authorizer_settings(config: "NodeConfig") -> AuthorizerSettings | None:
     )
 
 
-def early_start_listeners(config: "NodeConfig") -> frozenset[str]:
+def early_start_listeners(config: NodeValues) -> frozenset[str]:
     """Return the listeners that open before the ACLs are loaded, by default the controllers'.
 
     Raises:
@@ -58,13 +56,13 @@ def early_start_listeners(config: "NodeConfig") -> frozenset[str]:
     if "early.start.listeners" not in config.static:
         return frozenset(config.controller_listener_names)
     names = config.names("early.start.listeners")
-    known = {endpoint.listener for endpoint in config.listeners}
-    known |= set(config.controller_listener_names)
+    known = [endpoint.listener for endpoint in config.listeners]
+    known += config.controller_listener_names
     for name in names:
         if name.upper() not in known:
             raise ConfigError(
                 f"early.start.listeners={','.join(names)}: {name} is neither in listeners nor in "
-                "controller.listener.names"
+                f"controller.listener.names; known are {', '.join(dict.fromkeys(known))}"
             )
     return frozenset(name.upper() for name in names)
 

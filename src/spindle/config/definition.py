@@ -1,8 +1,8 @@
 """The definition of a configuration key: one row of a key table.
 
 The tables themselves are `broker_keys`, `topic_keys`, `group_keys` and `client_metrics_keys`. They
-share this format. Rules between several keys are not part of a row: see `node_checks`,
-`group_checks` and `validate`.
+share this format. Rules between several keys are not part of a row: see `node_checks` and
+`validate`.
 """
 
 from collections.abc import Mapping

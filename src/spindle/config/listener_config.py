@@ -5,15 +5,13 @@ mechanism have its name before them, also in lower case: `listener.name.NAME.pla
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from spindle.common.errors import ConfigError
 from spindle.config.broker_keys import BROKER_KEYS
+from spindle.config.node_values import NodeValues
+from spindle.config.typed_values import TypedValues
 from spindle.config.values import ConfigValue
-
-if TYPE_CHECKING:
-    from spindle.config.node_config import NodeConfig
-
 
 _LISTENER_KEYS: Final = ("ssl.", "sasl.", "connections.max.reauth.ms", "connection.failed.")
 """Beginnings of the names of keys that a listener may have of its own."""
@@ -29,7 +27,7 @@ def listener_prefix(listener: str) -> str:
     return f"listener.name.{listener.lower()}."
 
 
-class ListenerConfig:
+class ListenerConfig(TypedValues):
     """The values of one listener.
 
     Attributes:
@@ -42,7 +40,7 @@ class ListenerConfig:
     __slots__ = ("listener", "own", "properties")
 
     def __init__(
-        self, node: "NodeConfig", listener: str, dynamic: Mapping[str, str] | None = None
+        self, node: NodeValues, listener: str, dynamic: Mapping[str, str] | None = None
     ) -> None:
         """`dynamic` are the dynamic values of the node, over those of its property file."""
         self.listener: Final = listener
@@ -56,40 +54,11 @@ class ListenerConfig:
         """Return the key under which a value is set, for errors."""
         return f"{listener_prefix(self.listener)}{name}" if name in self.own else name
 
-    def get(self, name: str) -> ConfigValue:
-        """Return the value of a key of `BROKER_KEYS`.
-
-        Raises:
-            ConfigError: the text of the value is refused.
-        """
-        text = self.properties.get(name)
+    def get(self, key: str) -> ConfigValue:
+        text = self.properties.get(key)
         if text is None:
-            return BROKER_KEYS[name].default_value()
+            return BROKER_KEYS[key].default_value()
         try:
-            return BROKER_KEYS[name].parse(text)
+            return BROKER_KEYS[key].parse(text)
         except ConfigError as error:
             raise ConfigError(f"listener {self.listener}: {error}") from None
-
-    def integer(self, name: str) -> int:
-        value = self.get(name)
-        assert isinstance(value, int), name
-        return value
-
-    def flag(self, name: str) -> bool:
-        value = self.get(name)
-        assert isinstance(value, bool), name
-        return value
-
-    def text(self, name: str) -> str:
-        value = self.get(name)
-        assert isinstance(value, str), name
-        return value
-
-    def optional_text(self, name: str) -> str | None:
-        return None if self.get(name) is None else self.text(name)
-
-    def names(self, name: str) -> tuple[str, ...]:
-        """Return the entries of a list key, in order; an unset list is empty."""
-        value = self.get(name)
-        assert value is None or isinstance(value, tuple), name
-        return value or ()

@@ -10,10 +10,11 @@ from typing import Final
 from spindle.common.errors import ConfigError
 from spindle.config.broker_keys import BROKER_KEYS
 from spindle.config.listener_config import ListenerConfig, listener_prefix
+from spindle.config.typed_values import TypedValues
 from spindle.config.values import ConfigValue
 
 
-class MechanismConfig:
+class MechanismConfig(TypedValues):
     """The values of one mechanism.
 
     Attributes:
@@ -41,37 +42,11 @@ class MechanismConfig:
         """Return the key under which a value is set, for errors."""
         return self.own_key_name(name) if name in self.own else self._listener.key_name(name)
 
-    def get(self, name: str) -> ConfigValue:
-        """Return a value.
-
-        Raises:
-            ConfigError: the text of the value is refused.
-        """
-        text = self.own_text(name)
+    def get(self, key: str) -> ConfigValue:
+        text = self.own_text(key)
         if text is None:
-            return self._listener.get(name)
+            return self._listener.get(key)
         try:
-            return BROKER_KEYS[name].parse(text)
+            return BROKER_KEYS[key].parse(text)
         except ConfigError as error:
-            raise ConfigError(f"{self.own_key_name(name)}: {error}") from None
-
-    def boolean(self, name: str) -> bool:
-        value = self.get(name)
-        assert isinstance(value, bool), name
-        return value
-
-    def integer(self, name: str) -> int:
-        value = self.get(name)
-        assert isinstance(value, int), name
-        return value
-
-    def optional_text(self, name: str) -> str | None:
-        value = self.get(name)
-        assert value is None or isinstance(value, str), name
-        return value
-
-    def names(self, name: str) -> tuple[str, ...]:
-        """Return the entries of a list key, in order; an unset list is empty."""
-        value = self.get(name)
-        assert value is None or isinstance(value, tuple), name
-        return value or ()
+            raise ConfigError(f"{self.own_key_name(key)}: {error}") from None

@@ -4,24 +4,39 @@ The order of the checks is fixed, so the same file always fails with the same me
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Final
 
 from spindle.common.errors import ConfigError
+from spindle.config.authorizer import authorizer_settings, early_start_listeners
 from spindle.config.broker_keys.spindle import CORDON_HIGH_WATERMARK, CORDON_LOW_WATERMARK
 from spindle.config.endpoints import WILDCARD_HOST, parse_address_limits
-from spindle.config.group_checks import check_groups
 from spindle.config.listener_config import ListenerConfig
 from spindle.config.log_dir_paths import EVERY_DIRECTORY, match_paths
-from spindle.config.topic_config import default_topic_config
-
-if TYPE_CHECKING:
-    from spindle.config.node_config import NodeConfig
+from spindle.config.node_values import NodeValues
+from spindle.config.sasl_settings import check_sasl
+from spindle.config.topic_config import topic_config
 
 _MIB = 1 << 20
 _LAST_CODEC = 4
 
+_TIMES: Final = ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
+_BOUNDED: Final = (
+    *(f"consumer.{name}" for name in _TIMES),
+    *(f"share.{name}" for name in _TIMES),
+    *(f"streams.{name}" for name in _TIMES),
+    "share.delivery.count.limit",
+    "share.record.lock.duration.ms",
+    "share.partition.max.record.locks",
+)
+"""Keys below `group.` whose value has a lower and an upper limit of its own."""
 
-def check_node(config: "NodeConfig") -> None:
+_ASSIGNORS: Final = {
+    "group.consumer.assignors": ("uniform", "range"),
+    "group.share.assignors": ("simple",),
+}
+
+
+def check_node(config: NodeValues) -> None:
     """Refuse a node whose keys contradict each other.
 
     Raises:
@@ -41,12 +56,26 @@ def check_node(config: "NodeConfig") -> None:
     _check_advertised_hosts(config)
     _check_node_logins(config)
     _check_connections(config)
-    _check_early_start(config)
+    early_start_listeners(config)
     _check_codecs(config)
-    check_groups(config)
+    _check_groups(config)
 
 
-def _check_ids(config: "NodeConfig") -> None:
+def check_supported(config: NodeValues) -> None:
+    """Refuse a node whose clients would rely on a mechanism or an authorizer that it lacks.
+
+    A key that merely changes nothing is not refused but warned about, see `node_warnings`.
+
+    Raises:
+        ConfigError: a listener with SASL cannot be served, or the settings of the authorizer are
+            wrong.
+    """
+    check_sasl(config)
+    authorizer_settings(config)
+    early_start_listeners(config)
+
+
+def _check_ids(config: NodeValues) -> None:
     broker_id = config.integer("broker.id")
     if config.node_id != broker_id:
         raise ConfigError(
@@ -55,15 +84,15 @@ def _check_ids(config: "NodeConfig") -> None:
         )
 
 
-def _check_log(config: "NodeConfig") -> None:
-    topic_defaults = default_topic_config(config)
-    if topic_defaults.segment_ms < 1:
-        raise ConfigError(f"log.roll.ms must be at least 1, but is {topic_defaults.segment_ms}")
-    if topic_defaults.segment_jitter_ms < 0:
+def _check_log(config: NodeValues) -> None:
+    defaults = topic_config(config)
+    if defaults.segment_ms < 1:
+        raise ConfigError(f"log.roll.ms must be at least 1, but is {defaults.segment_ms}")
+    if defaults.segment_jitter_ms < 0:
         raise ConfigError(
-            f"log.roll.jitter.ms must be at least 0, but is {topic_defaults.segment_jitter_ms}"
+            f"log.roll.jitter.ms must be at least 0, but is {defaults.segment_jitter_ms}"
         )
-    if topic_defaults.retention_ms == 0:
+    if defaults.retention_ms == 0:
         raise ConfigError("log.retention.ms must be -1 (unlimited) or at least 1, but is 0")
     buffer_bytes = config.integer("log.cleaner.dedupe.buffer.size")
     threads = config.integer("log.cleaner.threads")
@@ -76,7 +105,7 @@ def _check_log(config: "NodeConfig") -> None:
         )
 
 
-def _check_replication(config: "NodeConfig") -> None:
+def _check_replication(config: NodeValues) -> None:
     wait_ms = config.integer("replica.fetch.wait.max.ms")
     for key in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
         if wait_ms > config.integer(key):
@@ -86,7 +115,7 @@ def _check_replication(config: "NodeConfig") -> None:
             )
 
 
-def _check_quorum(config: "NodeConfig") -> None:
+def _check_quorum(config: NodeValues) -> None:
     voter_ids = [voter.node_id for voter in config.quorum_voters]
     if not voter_ids and not config.quorum_bootstrap_servers:
         raise ConfigError(
@@ -116,7 +145,7 @@ def _check_quorum(config: "NodeConfig") -> None:
         )
 
 
-def _check_controller_listeners(config: "NodeConfig") -> None:
+def _check_controller_listeners(config: NodeValues) -> None:
     names = ",".join(config.controller_listener_names)
     listening = [endpoint.listener for endpoint in config.controller_listeners]
     if not config.is_controller:
@@ -155,7 +184,7 @@ def _check_controller_listeners(config: "NodeConfig") -> None:
         )
 
 
-def _check_broker_listeners(config: "NodeConfig") -> None:
+def _check_broker_listeners(config: NodeValues) -> None:
     advertised = [endpoint.listener for endpoint in config.advertised_listeners]
     listening = [endpoint.listener for endpoint in config.listeners]
     if not advertised:
@@ -208,7 +237,7 @@ def check_cordon_watermarks(high: float, low: float) -> None:
         )
 
 
-def _check_advertised_hosts(config: "NodeConfig") -> None:
+def _check_advertised_hosts(config: NodeValues) -> None:
     for endpoint in (*config.advertised_listeners, *config.advertised_controller_listeners):
         if endpoint.host == WILDCARD_HOST:
             raise ConfigError(
@@ -217,7 +246,7 @@ def _check_advertised_hosts(config: "NodeConfig") -> None:
             )
 
 
-def _check_node_logins(config: "NodeConfig") -> None:
+def _check_node_logins(config: NodeValues) -> None:
     _check_mechanism(
         config, config.inter_broker_listener_name, "sasl.mechanism.inter.broker.protocol"
     )
@@ -227,7 +256,7 @@ def _check_node_logins(config: "NodeConfig") -> None:
         )
 
 
-def _check_mechanism(config: "NodeConfig", name: str, key: str) -> None:
+def _check_mechanism(config: NodeValues, name: str, key: str) -> None:
     """Refuse a mechanism by which this node logs in to others and that it does not serve."""
     protocol = config.security_protocols.get(name)
     if protocol is None or not protocol.has_sasl:
@@ -241,7 +270,7 @@ def _check_mechanism(config: "NodeConfig", name: str, key: str) -> None:
         )
 
 
-def _check_connections(config: "NodeConfig") -> None:
+def _check_connections(config: NodeValues) -> None:
     queued_bytes = config.integer("queued.max.request.bytes")
     request_bytes = config.integer("socket.request.max.bytes")
     if 0 < queued_bytes < request_bytes:
@@ -264,18 +293,7 @@ def _check_connections(config: "NodeConfig") -> None:
         )
 
 
-def _check_early_start(config: "NodeConfig") -> None:
-    known = [endpoint.listener for endpoint in config.listeners]
-    known += config.controller_listener_names
-    for name in config.names("early.start.listeners"):
-        if name.upper() not in known:
-            raise ConfigError(
-                f"early.start.listeners: {name} is neither in listeners nor in "
-                f"controller.listener.names; known are {', '.join(dict.fromkeys(known))}"
-            )
-
-
-def _check_codecs(config: "NodeConfig") -> None:
+def _check_codecs(config: NodeValues) -> None:
     for key in (
         "offsets.topic.compression.codec",
         "share.coordinator.state.topic.compression.codec",
@@ -285,3 +303,53 @@ def _check_codecs(config: "NodeConfig") -> None:
                 f"{key}={config.integer(key)} is not a codec: use 0 (none), 1 (gzip), 2 (snappy), "
                 "3 (lz4) or 4 (zstd)"
             )
+
+
+def _check_groups(config: NodeValues) -> None:
+    """Refuse limits that contradict each other, and unknown assignors and protocols.
+
+    Raises:
+        ConfigError: names the keys and their values.
+    """
+    for name in _BOUNDED:
+        kind, _, rest = name.partition(".")
+        low, value = f"group.{kind}.min.{rest}", f"group.{name}"
+        high = f"group.{kind}.max.{rest}"
+        _check_order(config, low, high)
+        _check_order(config, low, value)
+        _check_order(config, value, high)
+    for kind in ("consumer", "share", "streams"):
+        heartbeat, session = (
+            f"group.{kind}.heartbeat.interval.ms",
+            f"group.{kind}.session.timeout.ms",
+        )
+        if config.integer(heartbeat) >= config.integer(session):
+            raise ConfigError(
+                f"{heartbeat}={config.integer(heartbeat)} must be less than "
+                f"{session}={config.integer(session)}"
+            )
+    _check_order(config, "group.streams.num.standby.replicas", "group.streams.max.standby.replicas")
+    _check_order(config, "group.share.max.size", "group.share.max.share.sessions")
+    _check_assignors(config)
+    protocols = config.names("group.coordinator.rebalance.protocols")
+    if "classic" not in protocols:
+        raise ConfigError(
+            f"group.coordinator.rebalance.protocols={','.join(protocols)} must contain classic"
+        )
+
+
+def _check_order(config: NodeValues, low: str, high: str) -> None:
+    if config.integer(low) > config.integer(high):
+        raise ConfigError(
+            f"{high}={config.integer(high)} must be at least {low}={config.integer(low)}"
+        )
+
+
+def _check_assignors(config: NodeValues) -> None:
+    for key, known in _ASSIGNORS.items():
+        for name in config.names(key):
+            if name not in known:
+                raise ConfigError(
+                    f"{key}: unknown assignor {name}; use {', '.join(known)} (Java classes cannot "
+                    "be loaded)"
+                )

@@ -1,17 +1,15 @@
 """Warnings about a node's configuration: one sentence each, for the log at its start."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from spindle.config.authorizer import AUTHORIZER_KEYS, SUPER_USERS
 from spindle.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY
 from spindle.config.broker_synonyms import listener_override
 from spindle.config.listener_config import listener_prefix, may_be_of_listener
+from spindle.config.node_values import NodeValues
 from spindle.config.validators import ListOf
 from spindle.config.values import parse_type
-
-if TYPE_CHECKING:
-    from spindle.config.node_config import NodeConfig
 
 _LISTENER_PREFIX: Final = "listener.name."
 _FREE_PREFIXES: Final = (_LISTENER_PREFIX, "config.providers.", "rsm.config.", "rlmm.config.")
@@ -27,7 +25,7 @@ _REPLICA_SELECTORS: Final = (
 """Values of `replica.selector.class` that Spindle implements."""
 
 
-def node_warnings(config: "NodeConfig") -> Iterator[str]:
+def node_warnings(config: NodeValues) -> Iterator[str]:
     """Return the warnings of a configuration, first those of single keys in the file's order."""
     for name in config.static:
         if name in DYNAMIC_ONLY:
@@ -77,7 +75,7 @@ def _misspelt_super_users(text: str) -> Iterator[str]:
             yield f"{SUPER_USERS}: no client is {user}; write User:NAME, with a capital U"
 
 
-def _without_effect(config: "NodeConfig") -> Iterator[str]:
+def _without_effect(config: NodeValues) -> Iterator[str]:
     """Name the keys that are set to another value than their default but change nothing.
 
     Values are left out, because some of them are passwords.
@@ -95,7 +93,7 @@ def _without_effect(config: "NodeConfig") -> Iterator[str]:
         yield f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} no effect: {reason}"
 
 
-def _why_without_effect(config: "NodeConfig", name: str) -> str | None:
+def _why_without_effect(config: NodeValues, name: str) -> str | None:
     """Return why a key for a single listener has no effect; None if it has one."""
     if not any(name.startswith(listener_prefix(known)) for known in config.security_protocols):
         return "it names no listener of listener.security.protocol.map, in lower case"

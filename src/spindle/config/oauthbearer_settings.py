@@ -88,9 +88,9 @@ def _rules(config: MechanismConfig) -> TokenRules:
         scope_claim=_named(config.optional_text("sasl.oauthbearer.scope.claim.name"), "scope"),
         sub_claim=_named(config.optional_text("sasl.oauthbearer.sub.claim.name"), "sub"),
     )
-    if not audiences and not config.boolean("sasl.oauthbearer.allow.unverified.audience"):
+    if not audiences and not config.flag("sasl.oauthbearer.allow.unverified.audience"):
         raise _not_expected(config, "audience")
-    if issuer is None and not config.boolean("sasl.oauthbearer.allow.unverified.issuer"):
+    if issuer is None and not config.flag("sasl.oauthbearer.allow.unverified.issuer"):
         raise _not_expected(config, "issuer")
     return rules
 

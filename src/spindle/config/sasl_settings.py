@@ -6,21 +6,19 @@ dynamic values only those with the users of PLAIN count.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from spindle.common.errors import ConfigError
 from spindle.config.broker_keys import BROKER_KEYS
 from spindle.config.listener_config import ListenerConfig, listener_prefix
 from spindle.config.mechanism_config import MechanismConfig
+from spindle.config.node_values import NodeValues
 from spindle.config.oauthbearer_settings import SignedTokens, token_settings
 from spindle.security.jaas import LoginModule, parse_jaas
 from spindle.security.mechanism_names import LOGIN_MODULES, MECHANISMS, OAUTHBEARER, PLAIN
 from spindle.security.secret import Secret
 from spindle.security.server.plain import plain_users
 from spindle.security.server.unsecured_tokens import UnsecuredRules
-
-if TYPE_CHECKING:
-    from spindle.config.node_config import NodeConfig
 
 _JAVA_CLASSES: Final = (
     "sasl.server.callback.handler.class",
@@ -70,7 +68,7 @@ def sasl_settings(config: ListenerConfig) -> SaslSettings:
     )
 
 
-def check_sasl(node: "NodeConfig") -> None:
+def check_sasl(node: NodeValues) -> None:
     """Refuse SASL listeners that this node cannot serve.
 
     Raises:
@@ -83,7 +81,7 @@ def check_sasl(node: "NodeConfig") -> None:
         _check_principals(ListenerConfig(node, name))
 
 
-def check_dynamic_users(node: "NodeConfig", dynamic: Mapping[str, str]) -> None:
+def check_dynamic_users(node: NodeValues, dynamic: Mapping[str, str]) -> None:
     """Refuse dynamic values with which a listener of this node has no users of PLAIN.
 
     Raises:

@@ -6,15 +6,13 @@ of all brokers, the property file, the default. `describe` shows the same order 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from spindle.common.errors import ConfigError
 from spindle.config.broker_keys import BROKER_KEYS
+from spindle.config.node_values import NodeValues
 from spindle.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS, Synonym
 from spindle.config.values import ConfigValue
-
-if TYPE_CHECKING:
-    from spindle.config.node_config import NodeConfig
 
 NO_CONFIG: Mapping[str, str] = {}
 
@@ -101,7 +99,7 @@ class TopicConfig:
 
 
 def topic_config(
-    node: "NodeConfig",
+    node: NodeValues,
     topic: Mapping[str, str] = NO_CONFIG,
     *,
     broker: Mapping[str, str] = NO_CONFIG,
@@ -128,14 +126,9 @@ def topic_config(
     return TopicConfig(**fields)  # type: ignore[arg-type]
 
 
-def default_topic_config(node: "NodeConfig") -> TopicConfig:
-    """Return the values of a topic without configuration, from the property file alone."""
-    return topic_config(node)
-
-
 def default_of(
     name: str,
-    node: "NodeConfig",
+    node: NodeValues,
     *,
     broker: Mapping[str, str] = NO_CONFIG,
     cluster: Mapping[str, str] = NO_CONFIG,

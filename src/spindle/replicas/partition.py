@@ -7,6 +7,7 @@ loop only reads integers of the log, never its files.
 import logging
 from collections import deque
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -30,7 +31,9 @@ from spindle.protocol.records.validation import (
     validate_for_append,
 )
 from spindle.protocol.sentinels import ACKS_ALL
-from spindle.replicas.replication_context import CommittedEligibility, ReplicationContext
+from spindle.replicas.isr_eligibility import CommittedEligibility
+from spindle.replicas.metadata_view import MetadataView
+from spindle.replicas.record_decoding import RecordDecoding
 from spindle.replication.followers import FetchTimes
 from spindle.replication.leader_state import IsrProposal, LeaderState
 
@@ -84,6 +87,26 @@ class PendingAppend(NamedTuple):
     leader_epoch: int
     terms: TransactionContext
     rules: AppendRules | None = None
+
+
+@dataclass(slots=True)
+class ReplicationContext:
+    """The objects that all partitions of a broker share.
+
+    Attributes:
+        steady_ms: a clock for durations.
+        max_lag_ms: `replica.lag.time.max.ms`.
+        propose: sends a proposed ISR to the controller (AlterPartition), and passes the result to
+            the partition.
+        decoding: decodes the larger batches of clients.
+    """
+
+    broker_id: int
+    metadata: MetadataView
+    steady_ms: Callable[[], int]
+    max_lag_ms: int
+    propose: "Callable[[Partition, IsrProposal], None]"
+    decoding: RecordDecoding = field(default_factory=RecordDecoding)
 
 
 class Partition:

@@ -28,10 +28,9 @@ from spindle.replicas.metadata_view import MetadataView
 from spindle.replicas.moves.future_logs import FutureLogs
 from spindle.replicas.moves.held_instructions import BusyReplicas
 from spindle.replicas.moves.move import AssignDirectory, Moves
-from spindle.replicas.partition import Partition
+from spindle.replicas.partition import Partition, ReplicationContext
 from spindle.replicas.ports import FetchStart, ReplicaFetcherPort
 from spindle.replicas.rebuilds import Rebuilds
-from spindle.replicas.replication_context import ReplicationContext
 from spindle.replicas.topic_settings import TopicSettings
 
 log = logging.getLogger(__name__)

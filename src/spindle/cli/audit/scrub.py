@@ -11,7 +11,7 @@ from spindle.common.text import count_noun, join_first
 
 if TYPE_CHECKING:
     from spindle.audit.findings import AuditFinding
-    from spindle.audit.replica import ReplicaPlace
+    from spindle.audit.replica_place import ReplicaPlace
     from spindle.audit.scrub_history import OverdueReplica, ScrubHistory
 
 _NAMED: Final = 20

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from spindle.columnar import headers
+from spindle.columnar import header_table
 from spindle.columnar.batch_columns import ROW_COUNT_COLUMN
 from spindle.columnar.batch_rows import batch_rows
 from spindle.columnar.headers import HeaderWalk
@@ -94,7 +94,7 @@ class _HeaderReader:
             self._check_offsets(opened, fields, min_offset, position)
             if fields.shape[1]:
                 min_offset = walk.next_offset
-            last_offsets = fields[headers.BASE_OFFSET] + fields[headers.LAST_DELTA]
+            last_offsets = fields[header_table.BASE_OFFSET] + fields[header_table.LAST_DELTA]
             fields = fields[:, last_offsets >= self._start_offset]
             gathered.append(fields)
             count += fields.shape[1]
@@ -127,8 +127,8 @@ class _HeaderReader:
             CorruptLog: names the batch.
         """
         walk = self._headers
-        positions, first = fields[headers.POSITION], fields[headers.BASE_OFFSET]
-        last = first + fields[headers.LAST_DELTA]
+        positions, first = fields[header_table.POSITION], fields[header_table.BASE_OFFSET]
+        last = first + fields[header_table.LAST_DELTA]
         is_wrong = last > opened.max_offset
         is_wrong |= first <= np.concatenate(([min_offset - 1], last))[:-1]
         wrong_at = positions[is_wrong].tolist()
@@ -150,7 +150,7 @@ class _HeaderReader:
                 counts = self._counter.counts(fields, partial(_batch_at, opened.file))
             except CorruptRecords as error:
                 raise CorruptLog(
-                    str(opened.segment.path), int(fields[headers.POSITION, 0]), str(error)
+                    str(opened.segment.path), int(fields[header_table.POSITION, 0]), str(error)
                 ) from error
         return batch_rows(self._columns, fields, place, counts, has_computed_crcs=self._check_crcs)
 

@@ -26,8 +26,8 @@ from spindle.pipeline.brokers.segments_fallback import batches_through_brokers
 from spindle.pipeline.options.unknown import warn_of_unknown_options
 from spindle.pipeline.segments.broker_state import NoLocalDirectories
 from spindle.pipeline.segments.options import DIRECTORY_OPTIONS, parse_batch_options
+from spindle.pipeline.segments.plan import SegmentsPlan
 from spindle.pipeline.sources.broker import RangesPartition
-from spindle.pipeline.sources.segments import SegmentsPlan
 from spindle.pipeline.sources.unsupported import BatchReadOnly
 from spindle.pipeline.spark.parallelism import executor_cores, with_cores
 from spindle.pipeline.user_errors import PlainErrors

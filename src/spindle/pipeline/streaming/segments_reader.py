@@ -19,9 +19,9 @@ from spindle.pipeline.options.limits import without_limits
 from spindle.pipeline.segments.discovery import DirectoryIdentity
 from spindle.pipeline.segments.failover import ReadSettings
 from spindle.pipeline.segments.options import parse_segment_options
+from spindle.pipeline.segments.plan import SegmentsPartition, SegmentsPlan
 from spindle.pipeline.segments.ranges import SegmentRange
 from spindle.pipeline.segments.reader import read_ranges
-from spindle.pipeline.sources.segments import SegmentsPartition, SegmentsPlan
 from spindle.pipeline.streaming.position import offsets_to_json
 from spindle.pipeline.streaming.reader import BrokerStreamReader
 

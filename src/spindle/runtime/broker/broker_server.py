@@ -20,9 +20,8 @@ from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
 from spindle.metadata.local_changes import local_changes
 from spindle.protocol.sentinels import NO_BROKER_EPOCH
 from spindle.publication.loader import Publication
-from spindle.replicas.partition import Partition
+from spindle.replicas.partition import Partition, ReplicationContext
 from spindle.replicas.replica_manager import ReplicaManager
-from spindle.replicas.replication_context import ReplicationContext
 from spindle.replicas.report_queues import IsrChanges, Reports
 from spindle.replicas.topic_settings import TopicSettings
 from spindle.replication.fetch_session import FetchSessionCache

@@ -1,37 +1,8 @@
-"""The objects that all leaders of a broker share: broker state, a clock, the controller."""
-
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+"""Which replicas may be in the ISR, by the committed state of their brokers (KIP-841, KIP-903)."""
 
 from spindle.common.uuids import Uuid
 from spindle.protocol.sentinels import NO_BROKER_EPOCH
 from spindle.replicas.metadata_view import MetadataView
-from spindle.replicas.record_decoding import RecordDecoding
-from spindle.replication.leader_state import IsrProposal
-
-if TYPE_CHECKING:
-    from spindle.replicas.partition import Partition
-
-
-@dataclass(slots=True)
-class ReplicationContext:
-    """One per broker.
-
-    Attributes:
-        steady_ms: a clock for durations.
-        max_lag_ms: `replica.lag.time.max.ms`.
-        propose: sends a proposed ISR to the controller (AlterPartition), and passes the result to
-            the partition.
-        decoding: decodes the larger batches of clients.
-    """
-
-    broker_id: int
-    metadata: MetadataView
-    steady_ms: Callable[[], int]
-    max_lag_ms: int
-    propose: "Callable[[Partition, IsrProposal], None]"
-    decoding: RecordDecoding = field(default_factory=RecordDecoding)
 
 
 class CommittedEligibility:
