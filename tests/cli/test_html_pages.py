@@ -180,9 +180,8 @@ def test_the_audit_of_a_cluster_shows_what_brokers_report() -> None:
         assert part in text
 
 
-def forecast(name: str, **times_s: float) -> dict[str, Any]:
-    """Return the document of two directories, of which the second fills if there are times."""
-    full = TimeToFull(Filling.FILLING, "", max_horizon_s=1e6, **times_s)
+def forecast(name: str, full: TimeToFull | None = None) -> dict[str, Any]:
+    """Return the document of a directory that does not fill, and of one that does if given."""
     still = TimeToFull(Filling.UNKNOWN, name)
     directories = [
         {
@@ -193,7 +192,7 @@ def forecast(name: str, **times_s: float) -> dict[str, Any]:
             **forecast_document(forecast),
             "growthBytesPerSecond": 1000.0,
         }
-        for number, forecast in enumerate([still, full] if times_s else [still])
+        for number, forecast in enumerate([still] if full is None else [still, full])
     ]
     rate = {"growthBytesPerSecond": 1000.0, "producedBytesPerSecond": None}
     return {
@@ -206,8 +205,14 @@ def forecast(name: str, **times_s: float) -> dict[str, Any]:
 
 
 def test_a_forecast_shows_the_first_full_directory_first() -> None:
-    times_s = {"expected_s": 9 * 86400.0, "earliest_s": 6 * 86400.0, "latest_s": 12 * 86400.0}
-    text = Parsed(forecast_page(forecast("/d", **times_s))).text
+    full = TimeToFull(
+        Filling.FILLING,
+        max_horizon_s=1e6,
+        expected_s=9 * 86400.0,
+        earliest_s=6 * 86400.0,
+        latest_s=12 * 86400.0,
+    )
+    text = Parsed(forecast_page(forecast("/d", full))).text
     assert "9.0 d1:/d/1" in text
     assert text.index("in 9.0 d (6.0 d to 12.0 d)") < text.index("unknown: /d")
     assert "/d-0+82.4 MiB/d" in text

@@ -35,8 +35,8 @@ UPDATE = UpdateFeaturesRequest.FeatureUpdateKey
 PREFIX = "The update failed for all features since the following feature had an error: "
 
 
-async def started(**settings: int) -> Harness:
-    node = Harness(**settings)
+async def started(metadata_version: int = 30, *, has_authorizer: bool = False) -> Harness:
+    node = Harness(metadata_version=metadata_version, has_authorizer=has_authorizer)
     node.quorum.become_leader(1, 1)
     await node.broker(1, [uuid(1), uuid(2)])
     return node

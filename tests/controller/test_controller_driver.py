@@ -39,8 +39,8 @@ def create(*names: str, partitions: int = 1) -> CreateTopicsRequest:
     )
 
 
-async def started(**settings: int) -> Harness:
-    node = Harness(**settings)
+async def started() -> Harness:
+    node = Harness()
     node.quorum.become_leader(1, 1)
     await node.broker(1, [uuid(1)])
     return node
@@ -220,16 +220,20 @@ async def test_an_unexpected_failure_of_a_task_stops_neither_it_nor_the_others(
 ) -> None:
     node = await started()
     done = len(node.quorum.batches)
-    fence = periodic_tasks.fence_stale_broker
-    monkeypatch.setattr(periodic_tasks, "fence_stale_broker", lambda *_: {}["a mistake"])
-    node.pass_time(10_000)
+
+    def fail(*_: object) -> None:
+        raise KeyError("a mistake")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(periodic_tasks, "fence_stale_broker", fail)
+        node.pass_time(10_000)
     assert NoOpRecord() in node.quorum.batches[-1].records
     assert len(node.quorum.batches) > done + 10
-    assert not node.publisher.image.cluster.brokers[1].is_fenced
-    monkeypatch.setattr(periodic_tasks, "fence_stale_broker", fence)
+    is_fenced = [node.publisher.image.cluster.brokers[1].is_fenced]
     node.pass_time(10_000)
     node.quorum.commit()
-    assert node.publisher.image.cluster.brokers[1].is_fenced
+    is_fenced.append(node.publisher.image.cluster.brokers[1].is_fenced)
+    assert is_fenced == [False, True]
     assert "Controller 1: failed to fence stale brokers" in caplog.messages
 
 

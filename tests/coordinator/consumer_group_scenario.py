@@ -113,7 +113,7 @@ class ConsumerScenario(Scenario):
             return error.code
         raise AssertionError(f"accepted: {answer!r}")
 
-    def join(
+    def join_consumer(
         self, member_id: str, *topics: str, instance_id: str | None = None, **fields: Any
     ) -> Consumer:
         """Let a client join, and return it with what it got."""

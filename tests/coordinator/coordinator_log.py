@@ -1,9 +1,9 @@
 """A log of `__consumer_offsets` in memory, and the cluster's metadata, for tests of the runtime."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import cast
 
 from spindle.authorization.authorizer import Authorizer, NoAuthorizer
 from spindle.common.errors import ApiError, ErrorCode
@@ -14,6 +14,7 @@ from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.metadata.topics import TopicImage, TopicsImage
 from spindle.protocol.records.batch import batches, patch_offset_and_epoch
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
 from spindle.runtime.coordinator.shard_writer import ShardSettings
 from spindle.serving.context import RequestContext
@@ -94,12 +95,24 @@ def image_of(*topics: TopicImage, is_fenced: bool = False) -> MetadataImage:
 
 @dataclass
 class View:
-    """The broker's view of the metadata."""
+    """The broker's view of the metadata.
+
+    Attributes:
+        on_catch_up: called while a request waits for the replicas; None if nothing changes until
+            it times out.
+        on_wait: called with the limit of each wait for another image.
+    """
 
     image: MetadataImage
     is_behind: bool = False
     on_catch_up: Callable[[], None] | None = None
-    """Called while a request waits for the replicas; None if nothing changes until it times out."""
+    on_wait: Callable[[float], Awaitable[None]] | None = None
+
+    def when_applied(self, callback: Callable[[], None]) -> None:
+        raise NotImplementedError("no test of a coordinator waits in this way")
+
+    def forget(self, callback: Callable[[], None]) -> None:
+        raise NotImplementedError("no test of a coordinator waits in this way")
 
     async def catch_up(self, _: float) -> bool:
         if self.on_catch_up is None:
@@ -107,6 +120,11 @@ class View:
         self.on_catch_up()
         self.is_behind = False
         return True
+
+    async def wait_for(self, predicate: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
+        if self.on_wait is not None:
+            await self.on_wait(timeout_s)
+        return predicate(self.image)
 
 
 class Verifier:
@@ -152,7 +170,7 @@ class Broker:
     metadata: View
     log: MemoryLog
     verification: Verifier = field(default_factory=Verifier)
-    replicas: Any = field(default_factory=NoReplicas)
+    replicas: ReplicaManager = field(default_factory=lambda: cast("ReplicaManager", NoReplicas()))
     refusals: RefusalLog = field(default_factory=lambda: RefusalLog(standing_clock))
     authorizer: Authorizer = field(default_factory=NoAuthorizer)
     created: list[str] = field(default_factory=list)

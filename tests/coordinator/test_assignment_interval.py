@@ -27,14 +27,14 @@ def wait(s: ConsumerScenario, *consumers: Consumer) -> None:
 
 def test_the_first_member_gets_its_partitions_at_once() -> None:
     s = scenario(t=2)
-    assert s.join("a").partitions == [("t", 0), ("t", 1)]
+    assert s.join_consumer("a").partitions == [("t", 0), ("t", 1)]
 
 
 def test_members_that_join_within_the_interval_get_one_assignment_together() -> None:
     s = scenario(t=6)
-    a = s.join("a")
+    a = s.join_consumer("a")
     s.advance(INTERVAL_MS - 1)
-    b, c = s.join("b"), s.join("c")
+    b, c = s.join_consumer("b"), s.join_consumer("c")
     assert b.epoch == c.epoch == a.epoch
     assert b.partitions == c.partitions == []
     assert s.consumer_group().state is ConsumerGroupState.ASSIGNING
@@ -47,9 +47,9 @@ def test_members_that_join_within_the_interval_get_one_assignment_together() -> 
 
 def test_another_coordinator_knows_when_the_target_was_computed() -> None:
     s = scenario(t=2)
-    a = s.join("a")
+    a = s.join_consumer("a")
     s.start()
-    b = s.join("b")
+    b = s.join_consumer("b")
     assert s.consumer_group().state is ConsumerGroupState.ASSIGNING
     wait(s, a, b)
     assert len(b.partitions) == 1
@@ -57,9 +57,9 @@ def test_another_coordinator_knows_when_the_target_was_computed() -> None:
 
 def test_a_clock_that_was_set_back_does_not_stop_assignments() -> None:
     s = scenario(t=2)
-    a = s.join("a")
+    a = s.join_consumer("a")
     s.now_ms -= 60_000
-    b = s.join("b")
+    b = s.join_consumer("b")
     s.settle(a, b)
     assert len(b.partitions) == 1
 
@@ -75,7 +75,7 @@ def test_the_interval_of_the_group_may_not_leave_the_limits_of_the_broker() -> N
 
 def test_a_member_gives_up_a_topic_that_it_left_before_the_next_assignment() -> None:
     s = scenario(t=1, u=1)
-    a = s.join("a", "t", "u")
+    a = s.join_consumer("a", "t", "u")
     fields = {"subscribed_topic_names": ["t"], "topic_partitions": claims(a.owned)}
     answer = s.beat("a", a.epoch, **fields)
     assert answer.member_epoch == a.epoch
@@ -96,7 +96,7 @@ def test_a_member_gives_up_a_topic_that_it_left_before_the_next_assignment() -> 
 
 def test_a_topic_that_was_deleted_is_given_up_with_the_next_epoch_alone() -> None:
     s = scenario(t=1, u=1)
-    a = s.join("a", "t", "u")
+    a = s.join_consumer("a", "t", "u")
     s.topics = topics_image(t=1)
     s.step(a)
     assert s.consumer_group().members["a"].assigned.keys() == {topic_id("t"), topic_id("u")}
@@ -106,13 +106,13 @@ def test_a_topic_that_was_deleted_is_given_up_with_the_next_epoch_alone() -> Non
 
 def test_a_static_member_that_returns_within_the_interval_keeps_its_partitions() -> None:
     s = scenario(t=4)
-    a, b = s.join("a", instance_id="one"), s.join("b", instance_id="two")
+    a, b = s.join_consumer("a", instance_id="one"), s.join_consumer("b", instance_id="two")
     wait(s, a, b)
     mine = a.partitions
     assert len(mine) == 2
-    s.join("c")
+    s.join_consumer("c")
     s.beat("a", -2, instance_id="one")
-    again = s.join("a2", instance_id="one")
+    again = s.join_consumer("a2", instance_id="one")
     assert again.partitions == mine
     assert again.epoch == s.consumer_group().assignment_epoch
     assert set(s.consumer_group().members["a2"].assigned[topic_id("t")].values()) == {0}
@@ -123,7 +123,7 @@ def test_a_classic_member_joins_again_when_the_next_assignment_is_due() -> None:
     old = ClassicConsumer(s)
     for _ in range(4):
         old.step()
-    new = s.join("a")
+    new = s.join_consumer("a")
     generation = s.consumer_group().assignment_epoch
     for _ in range(8):
         old.step()
@@ -142,6 +142,6 @@ def test_an_upgrade_assigns_at_once() -> None:
     old = ClassicConsumer(s)
     for _ in range(4):
         old.step()
-    s.join("a")
+    s.join_consumer("a")
     group = s.consumer_group()
     assert group.epoch == group.assignment_epoch

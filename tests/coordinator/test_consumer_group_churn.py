@@ -41,7 +41,7 @@ class Churn:
         elif action == "join" and client is None:
             self.lives += 1
             self.topics[name] = ["t"]
-            self.clients[name] = self.s.join(f"{name}{self.lives}")
+            self.clients[name] = self.s.join_consumer(f"{name}{self.lives}")
             self.heard_ms[name] = self.s.now_ms
         elif action == "step" and client is not None:
             self.step(name)

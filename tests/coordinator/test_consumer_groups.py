@@ -22,7 +22,7 @@ def kinds(s: ConsumerScenario, start: int = 0) -> list[tuple[RecordKind, bool]]:
 
 def test_first_member_gets_everything_with_the_records_of_kafka() -> None:
     s = ConsumerScenario(t=2)
-    a = s.join("a")
+    a = s.join_consumer("a")
     assert a.partitions == [("t", 0), ("t", 1)]
     assert a.epoch == 2
     assert s.consumer_group().state is ConsumerGroupState.STABLE
@@ -45,7 +45,7 @@ def test_a_member_without_an_id_gets_one_in_the_form_of_kafka() -> None:
 
 def test_heartbeat_without_news_writes_nothing_and_has_no_assignment() -> None:
     s = ConsumerScenario()
-    a = s.join("a")
+    a = s.join_consumer("a")
     written = len(s.log)
     answer = s.beat("a", a.epoch)
     assert answer.assignment is None
@@ -55,8 +55,8 @@ def test_heartbeat_without_news_writes_nothing_and_has_no_assignment() -> None:
 
 def test_partition_moves_only_after_its_owner_gave_it_up() -> None:
     s = ConsumerScenario(t=4)
-    a = s.join("a")
-    b = s.join("b")
+    a = s.join_consumer("a")
+    b = s.join_consumer("b")
     assert b.partitions == []
     assert s.consumer_group().state is ConsumerGroupState.RECONCILING
     s.step(b)
@@ -74,7 +74,7 @@ def test_partition_moves_only_after_its_owner_gave_it_up() -> None:
 
 def test_member_that_leaves_gives_its_partitions_to_the_others() -> None:
     s = ConsumerScenario(t=4)
-    a, b = s.join("a"), s.join("b")
+    a, b = s.join_consumer("a"), s.join_consumer("b")
     s.settle(a, b)
     start = len(s.log)
     s.beat("b", -1)
@@ -90,7 +90,7 @@ def test_member_that_leaves_gives_its_partitions_to_the_others() -> None:
 
 def test_silent_member_is_removed_after_its_session() -> None:
     s = ConsumerScenario(t=4)
-    a, b = s.join("a"), s.join("b")
+    a, b = s.join_consumer("a"), s.join_consumer("b")
     s.settle(a, b)
     for _ in range(5):
         s.advance(10_000)
@@ -103,7 +103,7 @@ def test_silent_member_is_removed_after_its_session() -> None:
 
 def test_member_that_does_not_give_up_its_partitions_is_removed_in_time() -> None:
     s = ConsumerScenario(t=4)
-    a, b = s.join("a"), s.join("b")
+    a, b = s.join_consumer("a"), s.join_consumer("b")
     s.beat("a", a.epoch)
     s.advance(REVOCATION_MS - 1)
     s.beat("a", a.epoch)
@@ -117,7 +117,7 @@ def test_member_that_does_not_give_up_its_partitions_is_removed_in_time() -> Non
 
 def test_lost_answer_is_given_again_to_the_previous_epoch() -> None:
     s = ConsumerScenario(t=4)
-    a = s.join("a")
+    a = s.join_consumer("a")
     s.topics = topics_image(t=6)
     s.beat("a", a.epoch)
     again = s.beat(
@@ -135,7 +135,7 @@ def test_lost_answer_is_given_again_to_the_previous_epoch() -> None:
 @pytest.mark.parametrize(("epoch", "owned"), [(9, {}), (1, {}), (0, {"t": {0}})])
 def test_member_in_a_wrong_epoch_is_fenced(epoch: int, owned: dict[str, set[int]]) -> None:
     s = ConsumerScenario(t=4)
-    s.join("a")
+    s.join_consumer("a")
     if epoch == 0:
         code = s.refused("a", 0, topic_partitions=claims(owned))
         assert code is ErrorCode.INVALID_REQUEST
@@ -145,7 +145,7 @@ def test_member_in_a_wrong_epoch_is_fenced(epoch: int, owned: dict[str, set[int]
 
 def test_new_partitions_and_new_topics_begin_an_epoch() -> None:
     s = ConsumerScenario(t=1)
-    a = s.join("a", "t", "later")
+    a = s.join_consumer("a", "t", "later")
     s.topics = topics_image(t=1, later=2)
     s.settle(a)
     assert a.partitions == [("later", 0), ("later", 1), ("t", 0)]
@@ -154,7 +154,7 @@ def test_new_partitions_and_new_topics_begin_an_epoch() -> None:
 
 def test_changed_subscription_begins_an_epoch() -> None:
     s = ConsumerScenario(t=1, u=1)
-    a = s.join("a")
+    a = s.join_consumer("a")
     answer = s.beat("a", a.epoch, subscribed_topic_names=["u"], topic_partitions=claims({}))
     assert answer.member_epoch == 3
     assert answer.assignment is not None
@@ -162,8 +162,8 @@ def test_changed_subscription_begins_an_epoch() -> None:
 
 
 def test_regular_expression_follows_the_topics() -> None:
-    s = ConsumerScenario(**{"orders-eu": 1, "orders-us": 1, "other": 1})
-    a = s.join("a", subscribed_topic_regex="orders-.*")
+    s = ConsumerScenario(None, **{"orders-eu": 1, "orders-us": 1, "other": 1})
+    a = s.join_consumer("a", subscribed_topic_regex="orders-.*")
     assert a.partitions == [("orders-eu", 0), ("orders-us", 0)]
     s.advance(10_000)
     s.topics = topics_image(**{"orders-eu": 1, "orders-us": 1, "orders-asia": 1, "other": 1})
@@ -174,16 +174,16 @@ def test_regular_expression_follows_the_topics() -> None:
 
 
 def test_a_regular_expression_finds_only_topics_that_its_member_may_know_of() -> None:
-    s = ConsumerScenario(**{"orders-eu": 1, "orders-us": 1})
+    s = ConsumerScenario(None, **{"orders-eu": 1, "orders-us": 1})
     s.may_describe = {"orders-eu"}.__contains__
-    a = s.join("a", subscribed_topic_regex="orders-.*")
+    a = s.join_consumer("a", subscribed_topic_regex="orders-.*")
     assert a.partitions == [("orders-eu", 0)]
     assert s.consumer_group().regexes == {"orders-.*": frozenset({"orders-eu"})}
 
 
 def test_unused_regular_expression_is_deleted() -> None:
     s = ConsumerScenario(t=1)
-    a = s.join("a", subscribed_topic_regex="t.*")
+    a = s.join_consumer("a", subscribed_topic_regex="t.*")
     s.beat("a", a.epoch, subscribed_topic_regex="", subscribed_topic_names=["t"])
     assert s.consumer_group().regexes == {}
     s.beat("a", -1)
@@ -198,12 +198,12 @@ def test_wrong_regular_expression_is_refused() -> None:
 
 def test_static_member_comes_back_to_its_partitions_without_a_new_epoch() -> None:
     s = ConsumerScenario(t=4)
-    a = s.join("a", instance_id="one")
-    b = s.join("b", instance_id="two")
+    a = s.join_consumer("a", instance_id="one")
+    b = s.join_consumer("b", instance_id="two")
     s.settle(a, b)
     epoch, mine = s.consumer_group().epoch, a.partitions
     s.beat("a", -2, instance_id="one")
-    again = s.join("a2", instance_id="one")
+    again = s.join_consumer("a2", instance_id="one")
     assert again.partitions == mine
     assert s.consumer_group().epoch == epoch
     s.settle(again, b)
@@ -215,7 +215,7 @@ def test_static_member_comes_back_to_its_partitions_without_a_new_epoch() -> Non
 
 def test_instance_id_in_use_is_not_given_away() -> None:
     s = ConsumerScenario()
-    s.join("a", instance_id="one")
+    s.join_consumer("a", instance_id="one")
     code = s.refused(
         "b",
         instance_id="one",
@@ -228,7 +228,7 @@ def test_instance_id_in_use_is_not_given_away() -> None:
 
 def test_static_member_that_stays_away_loses_its_place() -> None:
     s = ConsumerScenario(t=4)
-    s.join("a", instance_id="one")
+    s.join_consumer("a", instance_id="one")
     s.beat("a", -2, instance_id="one")
     s.advance(45_000)
     assert s.consumer_group().state is ConsumerGroupState.EMPTY
@@ -236,7 +236,7 @@ def test_static_member_that_stays_away_loses_its_place() -> None:
 
 def test_group_is_the_same_after_its_coordinator_moved() -> None:
     s = ConsumerScenario(t=4)
-    a, b = s.join("a"), s.join("b")
+    a, b = s.join_consumer("a"), s.join_consumer("b")
     s.step(a)
     s.start()
     s.settle(a, b)
@@ -245,7 +245,7 @@ def test_group_is_the_same_after_its_coordinator_moved() -> None:
 
 def test_members_of_a_group_that_was_loaded_have_a_session() -> None:
     s = ConsumerScenario()
-    s.join("a")
+    s.join_consumer("a")
     s.start()
     s.advance(45_000)
     assert s.consumer_group().state is ConsumerGroupState.EMPTY
@@ -253,7 +253,7 @@ def test_members_of_a_group_that_was_loaded_have_a_session() -> None:
 
 def test_removal_that_is_not_committed_is_tried_again() -> None:
     s = ConsumerScenario()
-    s.join("a")
+    s.join_consumer("a")
     s.hold()
     s.advance(45_000)
     s.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -265,7 +265,7 @@ def test_removal_that_is_not_committed_is_tried_again() -> None:
 def test_full_group_takes_no_more_members() -> None:
     s = ConsumerScenario()
     s.consumer_config = replace(s.consumer_config, max_size=1)
-    s.join("a")
+    s.join_consumer("a")
     code = s.refused(
         "b", rebalance_timeout_ms=1000, subscribed_topic_names=["t"], topic_partitions=[]
     )
@@ -274,7 +274,7 @@ def test_full_group_takes_no_more_members() -> None:
 
 def test_empty_group_is_deleted_with_its_offsets_and_kafka_can_read_the_tombstones() -> None:
     s = ConsumerScenario()
-    s.join("a")
+    s.join_consumer("a")
     assert s.delete_groups(GROUP) == [ErrorCode.NON_EMPTY_GROUP]
     s.beat("a", -1)
     start = len(s.log)
@@ -291,7 +291,7 @@ def test_empty_group_is_deleted_with_its_offsets_and_kafka_can_read_the_tombston
 
 def test_empty_group_changes_its_protocol_both_ways() -> None:
     s = ConsumerScenario()
-    s.join("a")
+    s.join_consumer("a")
     s.beat("a", -1)
     s.ask_join(version=3)
     assert s.shard.groups.get(GROUP) is not None
@@ -299,7 +299,7 @@ def test_empty_group_changes_its_protocol_both_ways() -> None:
     s.start()
     assert s.shard.groups.get(GROUP) is not None
     s.advance(600_000)
-    s.join("a")
+    s.join_consumer("a")
     assert s.shard.groups.get(GROUP) is None
     s.start()
     assert list(s.consumer_group().members) == ["a"]
@@ -307,14 +307,14 @@ def test_empty_group_changes_its_protocol_both_ways() -> None:
 
 def test_session_without_heartbeats_does_not_survive_a_rejoin_in_epoch_zero() -> None:
     s = ConsumerScenario(t=2)
-    a = s.join("a")
-    assert s.join("a").partitions == a.partitions
+    a = s.join_consumer("a")
+    assert s.join_consumer("a").partitions == a.partitions
 
 
 def test_a_new_epoch_begins_when_most_members_wish_for_another_assignor() -> None:
     """As in Kafka 4.4; before, the assignor changed with the next assignment."""
     s = ConsumerScenario(t=4)
-    a, b = s.join("a", server_assignor="uniform"), s.join("b")
+    a, b = s.join_consumer("a", server_assignor="uniform"), s.join_consumer("b")
     s.settle(a, b)
     epoch = s.consumer_group().epoch
     s.beat("b", b.epoch, server_assignor="uniform")
@@ -328,10 +328,10 @@ def test_a_new_epoch_begins_when_most_members_wish_for_another_assignor() -> Non
 
 def test_the_last_member_that_leaves_ends_the_target_assignment() -> None:
     s = ConsumerScenario(t=2)
-    s.join("a")
+    s.join_consumer("a")
     written = len(s.log)
     s.beat("a", -1)
     group = s.consumer_group()
     assert group.epoch == group.assignment_epoch == 3
     assert kinds(s, written)[-2:] == [(RecordKind.GROUP, False), (RecordKind.TARGET_EPOCH, False)]
-    assert s.join("b").partitions == [("t", 0), ("t", 1)]
+    assert s.join_consumer("b").partitions == [("t", 0), ("t", 1)]

@@ -81,8 +81,8 @@ def test_classic_groups(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_consumer_groups(caplog: pytest.LogCaptureFixture) -> None:
     s = ConsumerScenario()
-    s.join("a")
-    s.join("b")
+    s.join_consumer("a")
+    s.join_consumer("b")
     s.beat("b", epoch=-1)
     s.advance(s.consumer_config.session_timeout_ms)
     assert messages(caplog) == [

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from classic_client import ClassicConsumer, assignment_bytes
 from consumer_group_scenario import Consumer, ConsumerScenario
-from group_scenario import GROUP, Scenario
+from group_scenario import GROUP
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,7 +41,7 @@ def step(s: ConsumerScenario, clients: list[Client]) -> None:
                 if error.code not in FENCED:
                     raise
                 client.owned, client.epoch = {}, 0
-                client.owned = s.join(client.member_id).owned
+                client.owned = s.join_consumer(client.member_id).owned
         else:
             client.step()
     s.advance(100)
@@ -77,7 +77,7 @@ def test_the_first_consumer_member_upgrades_a_classic_group(is_eager: bool) -> N
     settle(s, old)
     s.commit_offsets({("t", 0): 5}, member_id=old.member_id, generation=old.generation)
     generation = old.generation
-    new = s.join("a")
+    new = s.join_consumer("a")
     assert s.shard.groups.get(GROUP) is None
     assert s.consumer_group().epoch == generation + 1
     assert new.partitions == []
@@ -91,7 +91,7 @@ def test_an_upgrade_begins_with_the_tombstone_of_the_classic_group() -> None:
     s = scenario(t=4)
     settle(s, ClassicConsumer(s))
     before = len(s.log)
-    s.join("a")
+    s.join_consumer("a")
     records = s.log[before:]
     assert records[0] == GroupRecord(GROUP, None)
     kinds = [record.kind.name for record in records[1:] if isinstance(record, ConsumerGroupRecord)]
@@ -102,7 +102,7 @@ def test_another_coordinator_knows_both_kinds_of_members() -> None:
     s = scenario(t=4)
     old = ClassicConsumer(s)
     settle(s, old)
-    new = s.join("a")
+    new = s.join_consumer("a")
     settle(s, old, new)
     partitions = old.partitions
     s.start()
@@ -115,16 +115,16 @@ def test_parked_joins_are_answered_when_the_group_is_upgraded() -> None:
     s = scenario(t=4)
     old = ClassicConsumer(s)
     settle(s, old)
-    _, parked = Scenario.join(s, protocols=(("cooperative-sticky", old.subscription()),))
+    _, parked = s.join(protocols=(("cooperative-sticky", old.subscription()),))
     assert s.waits(parked)
-    s.join("a")
+    s.join_consumer("a")
     assert s.joined(parked).error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert not s.lost_requests()
 
 
 def test_a_classic_member_joins_a_consumer_group() -> None:
     s = scenario(t=4)
-    new = s.join("a")
+    new = s.join_consumer("a")
     old = ClassicConsumer(s)
     settle(s, new, old)
     assert member_types(s) == [0, 1]
@@ -132,7 +132,7 @@ def test_a_classic_member_joins_a_consumer_group() -> None:
 
 def refusal(s: ConsumerScenario) -> str:
     with pytest.raises(ApiError) as caught:
-        s.join("a")
+        s.join_consumer("a")
     assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
     return str(caught.value.message)
 
@@ -147,7 +147,7 @@ def test_the_policy_may_forbid_upgrades(policy: MigrationPolicy) -> None:
 
 def test_a_group_of_another_protocol_is_not_upgraded() -> None:
     s = scenario(t=4)
-    _, join = Scenario.join(s, protocol_type="connect")
+    _, join = s.join(protocol_type="connect")
     s.advance_until_joined(join)
     assert "does not use the consumer embedded protocol" in refusal(s)
 
@@ -171,7 +171,7 @@ def test_an_assignment_that_cannot_be_kept_prevents_the_upgrade(
     assignment: bytes, reason: str
 ) -> None:
     s = scenario(t=4)
-    member_id, join = Scenario.join(s, protocols=(("range", ClassicConsumer(s).subscription()),))
+    member_id, join = s.join(protocols=(("range", ClassicConsumer(s).subscription()),))
     s.advance_until_joined(join)
     s.ask_sync(member_id, 1, {member_id: assignment})
     assert reason in refusal(s)
@@ -189,11 +189,11 @@ def test_two_members_with_one_partition_prevent_the_upgrade() -> None:
 def test_a_member_without_the_protocol_of_the_last_generation_is_upgraded() -> None:
     s = scenario(t=4)
     subscription = ClassicConsumer(s).subscription()
-    _, join = Scenario.join(s, protocols=(("range", subscription), ("roundrobin", subscription)))
+    _, join = s.join(protocols=(("range", subscription), ("roundrobin", subscription)))
     s.advance_until_joined(join)
-    Scenario.join(s, protocols=(("roundrobin", subscription),))
+    s.join(protocols=(("roundrobin", subscription),))
     assert s.group().protocol_name == "range"
-    s.join("a")
+    s.join_consumer("a")
     assert member_types(s) == [0, 0, 1]
 
 
@@ -216,7 +216,7 @@ def test_an_upgrade_that_is_not_committed_changes_nothing() -> None:
 
 def test_the_last_consumer_member_that_leaves_downgrades_the_group() -> None:
     s = scenario(t=4)
-    new = s.join("a")
+    new = s.join_consumer("a")
     old = ClassicConsumer(s)
     settle(s, new, old)
     s.commit_offsets({("t", 0): 5}, member_id=old.member_id, generation=old.generation)
@@ -233,7 +233,7 @@ def test_the_last_consumer_member_that_leaves_downgrades_the_group() -> None:
 
 def test_a_consumer_member_whose_session_ends_downgrades_the_group() -> None:
     s = scenario(t=4)
-    new = s.join("a")
+    new = s.join_consumer("a")
     old = ClassicConsumer(s)
     settle(s, new, old)
     for _ in range(30):
@@ -245,7 +245,7 @@ def test_a_consumer_member_whose_session_ends_downgrades_the_group() -> None:
 
 def test_a_coordinator_that_loads_a_downgraded_group_assigns_the_partitions_of_those_gone() -> None:
     s = scenario(t=4)
-    new = s.join("a")
+    new = s.join_consumer("a")
     old = ClassicConsumer(s)
     settle(s, new, old)
     s.beat("a", -1)
@@ -257,7 +257,7 @@ def test_a_downgrade_that_leaves_no_partition_without_owner_needs_no_rebalance_w
     None
 ):
     s = scenario(t=4)
-    new = s.join("a", instance_id="i")
+    new = s.join_consumer("a", instance_id="i")
     other = ClassicConsumer(s)
     settle(s, new, other)
     old = ClassicConsumer(s, instance_id="i")
@@ -271,7 +271,7 @@ def test_a_downgrade_that_leaves_no_partition_without_owner_needs_no_rebalance_w
 @pytest.mark.parametrize("policy", [MigrationPolicy.UPGRADE])
 def test_the_policy_may_forbid_downgrades(policy: MigrationPolicy) -> None:
     s = scenario(policy, t=4)
-    new = s.join("a")
+    new = s.join_consumer("a")
     old = ClassicConsumer(s)
     settle(s, new, old)
     s.beat("a", -1)
@@ -282,14 +282,14 @@ def test_the_policy_may_forbid_downgrades(policy: MigrationPolicy) -> None:
 
 def test_a_disabled_policy_refuses_classic_members() -> None:
     s = scenario(MigrationPolicy.DISABLED, t=4)
-    s.join("a")
+    s.join_consumer("a")
     with pytest.raises(ApiError, match="INCONSISTENT_GROUP_PROTOCOL"):
         s.ask_join()
 
 
 def test_a_downgrade_that_is_not_committed_is_tried_again() -> None:
     s = scenario(t=4)
-    new = s.join("a")
+    new = s.join_consumer("a")
     old = ClassicConsumer(s)
     settle(s, new, old)
     s.hold()
@@ -302,7 +302,7 @@ def test_a_downgrade_that_is_not_committed_is_tried_again() -> None:
 
 def test_the_last_consumer_member_leaves_alone() -> None:
     s = scenario(t=4)
-    s.join("a")
+    s.join_consumer("a")
     s.beat("a", -1)
     assert not s.consumer_group().members
     settle(s, ClassicConsumer(s))
@@ -316,14 +316,14 @@ def test_a_static_member_changes_to_the_consumer_protocol() -> None:
     old = ClassicConsumer(s, instance_id="i")
     other = ClassicConsumer(s)
     settle(s, old, other)
-    new = s.join("a", instance_id="i")
+    new = s.join_consumer("a", instance_id="i")
     settle(s, new, other)
     assert member_types(s) == [0, 1]
 
 
 def test_a_static_member_changes_to_the_classic_protocol_without_a_rebalance() -> None:
     s = scenario(t=4)
-    new = s.join("a", instance_id="i")
+    new = s.join_consumer("a", instance_id="i")
     other = ClassicConsumer(s)
     settle(s, new, other)
     joins, partitions = other.joins, new.partitions
@@ -336,7 +336,7 @@ def test_a_static_member_changes_to_the_classic_protocol_without_a_rebalance() -
 
 def test_a_member_that_waits_for_partitions_gets_them_after_the_downgrade() -> None:
     s = scenario(t=4)
-    s.join("a", instance_id="i")
+    s.join_consumer("a", instance_id="i")
     other = ClassicConsumer(s)
     while not other.generation > 0:
         other.step()
@@ -349,7 +349,7 @@ def test_a_member_that_waits_for_partitions_gets_them_after_the_downgrade() -> N
 
 def mixed() -> tuple[ConsumerScenario, Consumer, ClassicConsumer]:
     s = scenario(t=4)
-    new, old = s.join("a"), ClassicConsumer(s)
+    new, old = s.join_consumer("a"), ClassicConsumer(s)
     settle(s, new, old)
     return s, new, old
 
@@ -381,7 +381,7 @@ def test_classic_members_commit_with_their_generation() -> None:
 
 def test_a_classic_member_that_does_not_rejoin_is_removed() -> None:
     s, new, old = mixed()
-    other = s.join("b")
+    other = s.join_consumer("b")
     for _ in range(45):
         s.advance(2_000)
         s.step(new, other)
@@ -435,7 +435,7 @@ def test_rolling_members_end_with_one_reader_for_each_partition(
         if event == "classic":
             clients.append(ClassicConsumer(s, is_eager=is_eager))
         elif event == "consumer":
-            clients.append(s.join(f"c{number}"))
+            clients.append(s.join_consumer(f"c{number}"))
         elif event == "leave" and clients:
             client = clients.pop(choice % len(clients))
             if isinstance(client, ClassicConsumer):

@@ -56,7 +56,7 @@ class Crowd:
 
     def _client(self, kind: str, instance_id: str | None) -> Client:
         if kind == "consumer":
-            return self.s.join(f"m{self.born}", instance_id=instance_id)
+            return self.s.join_consumer(f"m{self.born}", instance_id=instance_id)
         return ClassicConsumer(self.s, is_eager=kind == "eager", instance_id=instance_id)
 
     def leave(self) -> None:

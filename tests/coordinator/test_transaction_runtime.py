@@ -116,7 +116,7 @@ class TransactionBroker:
             1,
             TransactionsConfig(append_retry_ms=1),
             self.log,
-            self.view,  # type: ignore[arg-type]
+            self.view,
             standing_clock,
             settings or ShardSettings(retry_ms=1),
             ProducerIds(1, self.controller, asyncio.get_running_loop()),
@@ -159,7 +159,7 @@ class TransactionBroker:
             await settle()
 
 
-def fired(shard: TransactionShard, timer: TransactionTimer, after_ms: int) -> Operation:
+def fired(shard: TransactionShard, timer: TransactionTimer, after_ms: int) -> Operation[Message]:
     """Return an operation in which the timer fires, as if this time had passed."""
 
     def operation(_: Token, out: AnyResult) -> None:

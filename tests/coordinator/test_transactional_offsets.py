@@ -74,7 +74,7 @@ def test_offsets_are_added_while_the_group_rebalances() -> None:
 
 def test_members_of_consumer_groups_are_fenced_by_their_epoch() -> None:
     s = ConsumerScenario(t=4)
-    a = s.join("a")
+    a = s.join_consumer("a")
     assert s.add_offsets(T0, member_id="a", generation=a.epoch) is ErrorCode.NONE
     assert s.add_offsets(T0) is ErrorCode.NONE
     too_new = s.add_offsets(T0, member_id="a", generation=a.epoch + 1)
@@ -86,9 +86,9 @@ def test_members_of_consumer_groups_are_fenced_by_their_epoch() -> None:
 
 def test_a_member_that_kept_a_partition_may_use_its_former_epoch() -> None:
     s = ConsumerScenario(t=4)
-    a = s.join("a")
+    a = s.join_consumer("a")
     former_epoch = a.epoch
-    b = s.join("b")
+    b = s.join_consumer("b")
     s.settle(a, b)
     ids = {"t": topic_id("t")}
     mine, others = a.partitions[0], b.partitions[0]
@@ -240,14 +240,14 @@ async def test_topics_are_named_by_id_since_version_6() -> None:
     ],
 )
 async def test_old_producers_do_not_know_that_a_coordinator_loads(
-    version: int, code: ErrorCode
+    version: int, code: ErrorCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = start()
 
     async def refuse(*_: object) -> TxnOffsetCommitResponse:
         raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
-    broker.groups.commit_transactional_offsets = refuse  # type: ignore[method-assign]
+    monkeypatch.setattr(broker.groups, "commit_transactional_offsets", refuse)
     assert await Client(broker, version).add({("t", 0): 5}) == {("t", 0): code}
     await broker.groups.wait_loaded()
 

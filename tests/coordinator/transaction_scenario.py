@@ -166,7 +166,10 @@ class TransactionScenario:
             producer_epoch=producer[1],
             **fields,
         )
-        return self._result(lambda out: self.shard.init_producer_id(request, out))
+        producer_or_error: Producer | ErrorCode = self._result(
+            lambda out: self.shard.init_producer_id(request, out)
+        )
+        return producer_or_error
 
     def add(
         self, producer: Producer, *partitions: TopicPartition, version: int = 2
@@ -181,7 +184,10 @@ class TransactionScenario:
     ) -> Producer | ErrorCode:
         """Send EndTxn; return the producer id and epoch of the next transaction, or the error."""
         request = EndRequest(*producer, is_commit, version)
-        return self._result(lambda out: self.shard.end_transaction(TX, request, out))
+        producer_or_error: Producer | ErrorCode = self._result(
+            lambda out: self.shard.end_transaction(TX, request, out)
+        )
+        return producer_or_error
 
     def _result(self, operation: Callable[[TransactionResult], Message]) -> Any:
         try:

@@ -33,7 +33,7 @@ def write_files(
 
 
 def main(bootstrap: str, topic: str, table_format: Any, path: str, *once: str) -> None:
-    exporter.write_files = write_files  # type: ignore[attr-defined]
+    vars(exporter)["write_files"] = write_files
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
     settings = ExportOptions(source="spindle", portion=PortionSize(offsets=500))
     while True:

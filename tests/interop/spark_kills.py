@@ -31,7 +31,7 @@ from spindle.pipeline import get_spark
 from spindle.pipeline.export import export_delta
 
 TASKS_BEFORE_KILL = 3
-LIMIT_S = 600.0
+LIMIT_S = 600
 CONF = {"spark.executor.memory": "1g", "spark.driver.memory": "1g"}
 SPECULATION = {
     "spark.speculation": "true",
@@ -50,7 +50,7 @@ def main() -> None:
     plan = json.load(sys.stdin)
     spark = get_spark("kills", plan["master"], CONF)
     try:
-        answer = {
+        answer: dict[str, Any] = {
             name: {job: killed(spark, partial(JOBS[job], spark, source)) for job in source["jobs"]}
             for name, source in plan["sources"].items()
         }

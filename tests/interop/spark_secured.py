@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -30,7 +31,7 @@ def main() -> None:
             "spark.eventLog.dir": (folder / "events").as_uri(),
         },
     )
-    answer = {
+    answer: dict[str, Any] = {
         source: values(spark.read.format(source).options(**options).load())
         for source in ("spindle", "spindle-segments")
     }

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -102,7 +103,7 @@ class Traffic(threading.Thread):
         assert not self.is_alive()
 
 
-def audited(node: Node, **how: int) -> AuditReport:
+def audited(node: Node, **how: Any) -> AuditReport:
     metadata = partial(load_placement, node.log_dirs)
     return run_audit(node.log_dirs, jobs=2, load_placement=metadata, **how)
 

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,9 @@ def roots(tmp_path: Path) -> list[Path]:
 def test_a_session_finds_what_the_audit_here_finds(roots: list[Path], tmp_path: Path) -> None:
     spark = get_spark("audit", "local[2]", {"spark.driver.memory": "1g"})
     try:
-        hosts = dict.fromkeys(roots[:2], ("elsewhere.invalid", "localhost"))
+        hosts: dict[str | Path, Sequence[str]] = dict.fromkeys(
+            roots[:2], ("elsewhere.invalid", "localhost")
+        )
         audit = audit_directories(
             spark, roots, checks_records=True, folder=tmp_path / "parts", hosts=hosts
         )

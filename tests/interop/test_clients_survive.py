@@ -19,6 +19,7 @@ from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.errors import KafkaError as KafkaPythonError
+from peers.clients import position_of
 from peers.cluster import QUICK_FAILOVER, Cluster
 
 from kafka import KafkaConsumer, KafkaProducer
@@ -97,7 +98,8 @@ def librdkafka_reads(subject: Subject) -> None:
     while subject.is_reading:
         record = consumer.poll(0.1)
         if record is not None and record.error() is None:
-            subject.read[record.partition()].append(int(record.value() or b""))
+            partition, _ = position_of(record)
+            subject.read[partition].append(int(record.value() or b""))
     consumer.close()
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from peers.clients import create, settings, watermarks
+from peers.clients import create, position_of, settings, watermarks
 from peers.node import KafkaNode, Node
 
 from spindle.protocol.records.batch import batches
@@ -150,7 +150,8 @@ def read_all(node: Node, isolation: str) -> Iterator[tuple[int, bytes | None, by
             continue
         if message.error():
             break
-        yield message.offset(), message.key(), message.value()
+        _, offset = position_of(message)
+        yield offset, message.key(), message.value()
     consumer.close()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException
+from peers.clients import position_of
 from peers.java_tools import JavaTools
 from peers.node import KafkaNode, SpindleNode
 from peers.split_cluster import SplitCluster
@@ -50,7 +51,7 @@ class Member(threading.Thread):
         consumer.subscribe([TOPIC])
         while not self._is_over.is_set():
             records = [r for r in consumer.consume(500, 0.2) if r.error() is None]
-            self.read += [(r.partition(), r.offset()) for r in records]
+            self.read += map(position_of, records)
             if records:
                 self._commit(consumer)
         consumer.close()

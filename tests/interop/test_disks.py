@@ -42,7 +42,10 @@ class Disks:
 
     def __init__(self, folder: Path, candidate_class: type[Node]) -> None:
         self.folder = folder
-        self._classes = {"kafka": KafkaNode, "candidate": candidate_class}
+        self._classes: dict[str, type[Node]] = {
+            "kafka": KafkaNode,
+            "candidate": candidate_class,
+        }
         self._first: Node | None = None
         self.running: Node | None = None
         self._turn = 0
@@ -124,7 +127,7 @@ def send_samples(node: Node, topic: str, codec: str) -> None:
     )
     for number, sample in enumerate(samples()):
         producer.produce(
-            topic, key=sample.key, value=sample.value, headers=sample.headers,
+            topic, key=sample.key, value=sample.value, headers=[*sample.headers],
             timestamp=sample.timestamp_ms, partition=number % 2,
         )  # fmt: skip
     assert producer.flush(LIMIT_S) == 0
@@ -196,7 +199,7 @@ def _topics_with_leaders(consumer: Consumer) -> dict[str, TopicMetadata]:
             if partition.leader < 0
         ]
         if not leaderless:
-            return topics
+            return dict(topics)
         assert time.monotonic() < deadline, f"no leader: {leaderless}"
         time.sleep(0.05)
 

@@ -64,9 +64,9 @@ def test_the_copy_is_the_input(cluster: Cluster, tmp_path: Path, protocol: str) 
     with copiers[0], copiers[1], SteadyInput(cluster.bootstrap, source, PARTITIONS) as written:
         for copier in copiers:
             copier.wait_more("copied", 5)
-        for seat, copier in ((1, 0), (2, 1)):
-            copiers[copier].restart()
-            copiers[1 - copier].wait_more("copied", 2)
+        for seat, number in ((1, 0), (2, 1)):
+            copiers[number].restart()
+            copiers[1 - number].wait_more("copied", 2)
             cluster.restart(seat, is_killed=True)
             for one in copiers:
                 one.wait_more("copied", 2)

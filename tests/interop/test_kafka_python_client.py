@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 from kafka.admin import KafkaAdminClient, NewPartitions, NewTopic
@@ -104,7 +105,7 @@ def test_administration(pair: Pair) -> None:
         admin = KafkaAdminClient(bootstrap_servers=node.bootstrap)
         try:
             answers: list[Answer] = []
-            steps = [
+            steps: list[Callable[[], object]] = [
                 lambda: admin.create_topics([NewTopic("kp-admin", 2, 1)]),
                 lambda: admin.create_topics([NewTopic("kp-admin", 2, 1)]),
                 lambda: admin.create_partitions({"kp-admin": NewPartitions(total_count=3)}),

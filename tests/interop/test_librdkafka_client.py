@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from confluent_kafka import (
@@ -78,7 +79,7 @@ def send(node: Node, topic: str, partition: int = 0, **config: object) -> list[A
             topic,
             key=sample.key,
             value=sample.value,
-            headers=sample.headers,
+            headers=[*sample.headers],
             timestamp=sample.timestamp_ms,
             partition=partition,
             on_delivery=report,
@@ -150,7 +151,11 @@ def test_idempotent_producer(pair: Pair, codec: str) -> None:
 
     def script(node: Node) -> Answer:
         create(node, topic)
-        settings = {"enable_idempotence": True, "batch_num_messages": 7, "compression_type": codec}
+        settings: dict[str, Any] = {
+            "enable_idempotence": True,
+            "batch_num_messages": 7,
+            "compression_type": codec,
+        }
         reports = send(node, topic, **settings) + send(node, topic, **settings)
         return {"reports": reports, "count": len(read(node, topic, 2 * len(samples())))}
 
@@ -244,7 +249,7 @@ def test_large_messages(pair: Pair) -> None:
             assert producer.flush(LIMIT_S) == 0
         with consumer(node) as one:
             one.assign([TopicPartition("large-allowed", 0, OFFSET_BEGINNING)])
-            sizes = [len(message.value()) for message in take(one, 1)]
+            sizes = [len(message.value() or b"") for message in take(one, 1)]
         return reports, sizes
 
     reports, sizes = pair.compare(script)
@@ -282,7 +287,8 @@ def test_reading_out_of_range(pair: Pair) -> None:
             while time.monotonic() < deadline:
                 message = one.poll(0.5)
                 if message is not None:
-                    return message.error().name()
+                    error = message.error()
+                    return error and error.name()
         return None
 
     assert pair.compare(script) == "_AUTO_OFFSET_RESET"
@@ -302,7 +308,10 @@ def test_missing_topic_or_partition(pair: Pair) -> None:
         producer = Producer(settings)
         reports: list[Answer] = []
         producer.produce(
-            "one-partition", b"x", partition=5, on_delivery=lambda e, m: reports.append(e.name())
+            "one-partition",
+            b"x",
+            partition=5,
+            on_delivery=lambda e, m: reports.append(e and e.name()),
         )
         assert producer.flush(LIMIT_S) == 0
         return reports
@@ -412,8 +421,8 @@ def test_static_members_keep_their_partitions(pair: Pair) -> None:
 def test_topic_administration(pair: Pair) -> None:
     def script(node: Node) -> Answer:
         client = admin(node)
+        create(node, "adm", 2)
         answers: list[Answer] = [
-            create(node, "adm", 2),
             try_create(node, "adm", 2),
             try_create(node, "adm/", 2),
             try_create(node, "adm-zero", 0),
@@ -436,7 +445,7 @@ def test_topic_administration(pair: Pair) -> None:
         return answers
 
     answers = pair.compare(script)
-    assert answers[1][0] == "TOPIC_ALREADY_EXISTS"
+    assert answers[0][0] == "TOPIC_ALREADY_EXISTS"
 
 
 def test_config_administration(pair: Pair) -> None:
@@ -466,7 +475,9 @@ def test_config_administration(pair: Pair) -> None:
     assert len(answers[0]) > 25
 
 
-def _describe(client: AdminClient, kind: object, name: str, changed_only: bool = False) -> Answer:
+def _describe(
+    client: AdminClient, kind: ResourceType, name: str, changed_only: bool = False
+) -> Answer:
     resource = ConfigResource(kind, name)
     future = client.describe_configs([resource])[resource]
     entries = outcome(lambda: future.result(LIMIT_S))
@@ -487,11 +498,12 @@ def test_offset_and_record_administration(pair: Pair) -> None:
         send(node, "lo")
         partition = TopicPartition("lo", 0)
         answers: list[Answer] = []
+        offset_spec: Any = OffsetSpec  # its methods have no types
         specs = [
-            OffsetSpec.earliest(),
-            OffsetSpec.latest(),
-            OffsetSpec.max_timestamp(),
-            OffsetSpec.for_timestamp(FIRST_TIMESTAMP_MS + 20_000),
+            offset_spec.earliest(),
+            offset_spec.latest(),
+            offset_spec.max_timestamp(),
+            offset_spec.for_timestamp(FIRST_TIMESTAMP_MS + 20_000),
         ]
         for spec in specs:
             for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED):

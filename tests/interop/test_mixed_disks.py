@@ -107,7 +107,7 @@ def mixed(
     leader = KafkaNode if request.param == "kafka" else candidate_class
     disks = {number: FailingDisk(folder / f"disk{number}") for number in (KAFKA, CANDIDATE)}
     paths = {number: disk.path for number, disk in disks.items()}
-    kinds = [KafkaNode, candidate_class, leader]
+    kinds: list[type[Node]] = [KafkaNode, candidate_class, leader]
     try:
         with SplitCluster(folder, java_tools, [leader], kinds, paths) as cluster:
             yield MixedDisks(cluster, java_tools, disks)

@@ -27,7 +27,7 @@ def cluster(
 ) -> Iterator[SplitCluster]:
     """Start broker 1 with Kafka, 2 and 3 with Spindle."""
     folder = tmp_path_factory.mktemp("replicas")
-    kinds = [KafkaNode, candidate_class, candidate_class]
+    kinds: list[type[Node]] = [KafkaNode, candidate_class, candidate_class]
     with SplitCluster(folder, java_tools, [KafkaNode], kinds) as cluster:
         yield cluster
 

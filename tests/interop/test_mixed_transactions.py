@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def cluster(
     tmp_path_factory: pytest.TempPathFactory, java_tools: JavaTools, candidate_class: type[Node]
 ) -> Iterator[SplitCluster]:
     """Start broker 1 with Kafka, 2 and 3 with Spindle; either kind leads internal partitions."""
-    kinds = [KafkaNode, candidate_class, candidate_class]
+    kinds: list[type[Node]] = [KafkaNode, candidate_class, candidate_class]
     cluster = SplitCluster(tmp_path_factory.mktemp("mixed"), java_tools, [KafkaNode], kinds)
     for broker in cluster.brokers.values():
         broker.overrides |= {
@@ -95,6 +96,10 @@ def move(cluster: SplitCluster, folder: Path, topic: str, partitions: int, leade
     cluster.wait_for(topic, lambda p: p.leader == str(leader), f"led by {leader}")
 
 
+def wait_until_not_led_by(cluster: SplitCluster, topic: str, broker: int) -> None:
+    cluster.wait_for(topic, lambda p: p.leader not in (str(broker), "none"), f"not on {broker}")
+
+
 @pytest.mark.parametrize("script", ["outcomes", "offsets", "fencing", "restart", "timeout"])
 def test_coordinators_and_leaders_of_different_kinds(
     cluster: SplitCluster, java_tools: JavaTools, script: str
@@ -131,9 +136,7 @@ def test_open_transactions_move_with_their_coordinators(
     moves: list[tuple[bool, Callable[[], None]]] = [
         (
             is_committed,
-            lambda topic=name, count=count, leader=leader: move(
-                cluster, tmp_path, topic, count, leader
-            ),
+            partial(move, cluster, tmp_path, name, count, leader),
         )
         for name, count, changes in (
             (STATE, STATE_PARTITIONS, [(True, SPINDLE), (False, KAFKA)]),
@@ -198,10 +201,7 @@ def test_open_transactions_outlive_each_kind_of_broker(cluster: SplitCluster) ->
                 producer.produce(topic, b"%d" % number, partition=partition)
             assert producer.flush(60) == 0
         cluster.brokers[victim].kill()
-        gone = str(victim)
-        cluster.wait_for(
-            topic, lambda p, gone=gone: p.leader not in (gone, "none"), f"not on {gone}"
-        )
+        wait_until_not_led_by(cluster, topic, victim)
         for producer in producers:
             if is_committed:
                 producer.commit_transaction(60)

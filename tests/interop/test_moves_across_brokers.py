@@ -180,7 +180,7 @@ def consumed(trio: Trio, count: int) -> list[int]:
     while len(result) < count:
         messages = consumer.consume(1000, 10.0)
         assert messages, f"{len(result)} of {count} records"
-        result += [int(message.value()[:8]) for message in messages]
+        result += [int((message.value() or b"")[:8]) for message in messages]
     consumer.close()
     return result
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from struct import pack, unpack
 
@@ -103,7 +103,8 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, Node
     folder = tmp_path_factory.mktemp("sasl-pair")
     pair: list[Node] = []
     try:
-        for kind in (KafkaNode, SpindleNode):
+        kinds: tuple[type[Node], ...] = (KafkaNode, SpindleNode)
+        for kind in kinds:
             node = kind(
                 folder / kind.kind,
                 directory_count=1,
@@ -166,7 +167,8 @@ def shown(frame: Frame, answer: bytes) -> object:
     start = 4 + response_header_version(frame.key, frame.version)
     message, end = decode(response_class(frame.key), frame.version, answer, start)
     assert end == len(answer)
-    values = {name: getattr(message, name) for name in message.__slots__}
+    names: Iterable[str] = message.__slots__
+    values = {name: getattr(message, name) for name in names}
     if "mechanisms" in values:
         values["mechanisms"] = sorted(values["mechanisms"])
     return {k: bytes(v) if isinstance(v, memoryview) else v for k, v in values.items()}

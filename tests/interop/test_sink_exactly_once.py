@@ -102,16 +102,17 @@ def kill_a_worker(process: subprocess.Popen[str], chance: random.Random) -> None
 
 def _command(process: psutil.Process) -> list[str]:
     try:
-        return process.cmdline()
+        return list(process.cmdline())
     except psutil.Error:
         return []
 
 
 def _parent(pid: int) -> int | None:
     try:
-        return psutil.Process(pid).ppid()
+        parent: int = psutil.Process(pid).ppid()
     except psutil.Error:
         return None
+    return parent
 
 
 def committed_batches(checkpoint: Path) -> int:

@@ -55,7 +55,7 @@ def send(node: Node, topic: str, codec: str, partitions: int) -> None:
     )
     for number, sample in enumerate(samples()):
         producer.produce(
-            topic, key=sample.key, value=sample.value, headers=sample.headers,
+            topic, key=sample.key, value=sample.value, headers=[*sample.headers],
             timestamp=sample.timestamp_ms, partition=number % partitions,
         )  # fmt: skip
     assert producer.flush(30) == 0

@@ -126,7 +126,8 @@ def offsets_by_partition(table: Path) -> dict[int, list[int]]:
 
 
 def was_in_the_middle(job: dict[str, Any]) -> bool:
-    return 0 < job["tasks_done_at_kill"] < job["tasks_total"] and job["killed"] >= 1
+    done: int = job["tasks_done_at_kill"]
+    return 0 < done < job["tasks_total"] and bool(job["killed"])
 
 
 @pytest.mark.parametrize("source", SOURCES)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from certificates import CERTIFICATE_NAMES, PASSWORD, Certified, certified, named
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, Message, Producer
 from cryptography.hazmat.primitives.serialization import Encoding
 from peers.java_tools import run_in_new_jvm
 from peers.node import SpindleNode
@@ -95,9 +95,14 @@ def own_key(certified: Certified) -> dict[str, str]:
 
 def send(config: dict[str, Any], topic: str, values: list[bytes]) -> None:
     producer = Producer({**config, "linger.ms": 5})
-    errors: list[Any] = []
+    errors: list[KafkaError] = []
+
+    def note(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            errors.append(error)
+
     for value in values:
-        producer.produce(topic, value, on_delivery=lambda error, _: error and errors.append(error))
+        producer.produce(topic, value, on_delivery=note)
     assert producer.flush(LIMIT_S) == 0
     assert not errors
 

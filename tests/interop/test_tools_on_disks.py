@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from peers.java_tools import JavaTools, ToolResult
 from peers.metadata_shells import compare as compare_shells
 from peers.node import KafkaNode, Node, NodeFailed
 from peers.trio import STACK_FRAME, Trio, TrioPair, running
+from waiting import wait_until
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -104,10 +104,13 @@ class Places:
         )
 
     def until(self, is_so: Callable[[list[str]], bool], tool: str, *words: str) -> list[str]:
-        deadline = time.monotonic() + LIMIT_S
-        while not is_so(lines := self.answer(tool, *words)[1]):
-            assert time.monotonic() < deadline, lines
-            time.sleep(0.1)
+        lines: list[str] = []
+
+        def answered() -> bool:
+            lines[:] = self.answer(tool, *words)[1]
+            return is_so(lines)
+
+        wait_until(answered, lambda: lines, limit_s=LIMIT_S, pause_s=0.1)
         return lines
 
     def configs(self) -> Answer:

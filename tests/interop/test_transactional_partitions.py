@@ -6,6 +6,7 @@ import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
@@ -72,8 +73,9 @@ def end_offsets(node: Node, topic: str) -> list[int]:
     """Return the high watermark and the last stable offset."""
     client = AdminClient({"bootstrap.servers": node.bootstrap})
     where = TopicPartition(topic, 0)
+    offset_spec: Any = OffsetSpec  # its methods have no types
     return [
-        client.list_offsets({where: OffsetSpec.latest()}, isolation_level=level)[where]
+        client.list_offsets({where: offset_spec.latest()}, isolation_level=level)[where]
         .result(LIMIT_S)
         .offset
         for level in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED)

@@ -69,12 +69,13 @@ def committed_values(cluster: Cluster, topic: str, partitions: int) -> list[byte
     """Return the committed records up to the last stable offset of each partition, in order."""
     reader = consumer(cluster)
     reader.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
-    values, ended = [], set()
+    values: list[bytes] = []
+    ended: set[int | None] = set()
     while len(ended) < partitions:
         message = reader.poll(LIMIT_S)
         assert message is not None
         if message.error() is None:
-            values.append(message.value())
+            values.append(message.value() or b"")
         else:
             ended.add(message.partition())
     reader.close()

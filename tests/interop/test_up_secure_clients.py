@@ -14,6 +14,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from peers.clients import Value
 
 from kafka import KafkaProducer
 from spindle.config.properties import parse_properties
@@ -38,7 +39,7 @@ def cluster() -> Iterator[dict[str, Any]]:
     assert process.returncode == 0
 
 
-def client_of(cluster: dict[str, Any], user: str) -> dict[str, str]:
+def client_of(cluster: dict[str, Any], user: str) -> dict[str, Value]:
     """Return the properties of librdkafka for those that the command has written."""
     properties = parse_properties(Path(cluster["client_properties"][user]).read_text())
     return {
@@ -51,7 +52,7 @@ def client_of(cluster: dict[str, Any], user: str) -> dict[str, str]:
     }
 
 
-def produced(settings: dict[str, str]) -> KafkaError | None:
+def produced(settings: dict[str, Value]) -> KafkaError | None:
     errors: list[KafkaError | None] = []
     producer = Producer(settings)
     producer.produce("t", b"hello", on_delivery=lambda error, _: errors.append(error))
@@ -84,7 +85,7 @@ def test_the_administrator_may_do_everything_and_the_application_what_it_is_allo
         assert time.monotonic() < deadline, "the ACL is not known"
     consumer = Consumer({**app, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["t"])
-    result: list[bytes] = []
+    result: list[bytes | None] = []
     while len(result) < 2:
         assert time.monotonic() < deadline + WAIT_S, result
         answers = consumer.consume(2, WAIT_S)

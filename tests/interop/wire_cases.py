@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from peers.compare import FIRST_TIMESTAMP_MS
@@ -1008,7 +1009,7 @@ ALTER_CONFIGS = [
 
 
 def quota(
-    entity: list[tuple[str, str | None]], *ops: tuple[str, float, bool], validate: bool = False
+    entity: Sequence[tuple[str, str | None]], *ops: tuple[str, float, bool], validate: bool = False
 ) -> Body:
     return {
         "validate_only": validate,

@@ -251,8 +251,8 @@ def classic(group: str) -> Body:
 def fetched_offsets(group: str, names: tuple[str, ...] | None) -> Any:
     def body(state: State) -> Body:
         old = None if names is None else [{"name": n, "partition_indexes": [0]} for n in names]
-        topics = None if old is None else [
-            {**topic, "topic_id": id_of(state, topic["name"])} for topic in old
+        topics = None if names is None else [
+            {"name": n, "partition_indexes": [0], "topic_id": id_of(state, n)} for n in names
         ]  # fmt: skip
         return {
             "group_id": group, "topics": old,

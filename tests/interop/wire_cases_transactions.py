@@ -202,7 +202,7 @@ PARTITIONS = [
     add_offsets("none", "unknown id", "parts-group"),
     add_offsets("", "empty id", "parts-group"),
     describe("of partitions and offsets", "parts"),
-    *(end(name, f"{title}, {committed}", committed, **ids)
+    *(end(name, f"{title}, {committed}", committed, None, **ids)
       for title, name, ids in (("unknown id", "none", {}), ("empty id", "", {}), ("older epoch", "parts", {"epoch": -1}),
                                ("newer epoch", "parts", {"epoch": 1}), ("other producer", "parts", {"producer": 1}))
       for committed in (COMMIT, ABORT)),

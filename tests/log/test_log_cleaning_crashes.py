@@ -294,17 +294,17 @@ def test_a_truncation_between_any_two_steps_of_a_pass_wins() -> None:
         cleaning = cleaner.next_pass(NOW_MS)
         assert cleaning is not None
         files.left, files.log = steps, log
-        result: CleaningResult | None = None
+        cleaned: CleaningResult | None = None
         try:
-            result = cleaning.run()
+            cleaned = cleaning.run()
         except CleaningAborted:
             cleaner.cancel(cleaning.plan)
-        if files.log is not None:
+        if files.left >= 0:
             files.log = None
-            assert result is not None
-            assert cleaner.finish(result, NOW_MS)
+            assert cleaned is not None
+            assert cleaner.finish(cleaned, NOW_MS)
             break
-        assert result is None or not cleaner.finish(result, NOW_MS)
+        assert cleaned is None or not cleaner.finish(cleaned, NOW_MS)
         assert log.log_end_offset <= 10
         assert directory.cleaner_offset(TOPIC_PARTITION) is None
         assert [r.offset for r in read_all(log)] == list(range(log.log_end_offset))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pytest
 from deltalake import DeltaTable
 from log_directory_files import TOPIC_ID
 
@@ -17,6 +18,7 @@ from spindle.pipeline.export import exporter
 from spindle.pipeline.export.delta_table import DeltaExportTable
 from spindle.pipeline.export.iceberg_catalog import iceberg_place
 from spindle.pipeline.export.iceberg_table import IcebergExportTable
+from spindle.pipeline.export.jobs import TableFormat
 from spindle.pipeline.export.model import ExportResult, PlannedRange, WrittenFile
 from spindle.pipeline.export.parquet_files import FileSettings, write_range
 from spindle.pipeline.export.parquet_table import ParquetExportTable
@@ -28,7 +30,9 @@ from spindle.pipeline.export.spark_tasks import TaskProgress
 from spindle.pipeline.export.table import ExportTable
 
 SCHEMA = arrow_schema(KAFKA_COLUMNS)
-FORMATS = ("delta", "iceberg", "parquet")
+FORMATS: tuple[TableFormat, ...] = ("delta", "iceberg", "parquet")
+NO_SPARK: Any = None
+"""The session of an export whose tasks run in this process."""
 HOUR_MICROSECONDS = 3_600_000_000
 
 
@@ -134,12 +138,9 @@ def export(
         begin=begin,
     )
     run = FakeSource(planned=pieces, **source)
-    written_by_spark = exporter.write_files
-    exporter.write_files = write_files
-    try:
-        return exporter.run_export(None, run, table, settings)
-    finally:
-        exporter.write_files = written_by_spark
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exporter, "write_files", write_files)
+        return exporter.run_export(NO_SPARK, run, table, settings)
 
 
 def rows_of(table_format: str, path: Path) -> Any:

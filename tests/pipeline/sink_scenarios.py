@@ -16,7 +16,7 @@ from sink_run import Crash, SinkRun, arrow_rows, crash_after
 from spindle.client.admin.transactions import describe_transaction, terminate_transaction
 from spindle.client.blocking.transactions import ProducerTransaction
 from spindle.client.transactions import TransactionEnd
-from spindle.pipeline.sink import driver
+from spindle.pipeline.sink import task
 from spindle.pipeline.sink.errors import InputChanged, OutcomeUnknown, SinkError, SinkReplaced
 from spindle.pipeline.sink.results import WrittenRows
 from spindle.pipeline.sink.state_store import QueryRegister
@@ -309,17 +309,16 @@ def two_attempts_of_a_task_run(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
 
 def an_attempt_ends_after_the_decision(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
     results = run.tasks(0, PARTS)
-    count = driver.register_of.__globals__  # the module of the task functions
-    send = count["_send"]
+    send = task._send
 
-    def slow(*arguments: object) -> object:
+    def slow(*arguments: Any) -> object:
         digest = send(*arguments)
         run.commit(results)
         # The driver has aborted this attempt; let it find out by itself as well.
         return digest
 
     with patch.context() as inner:
-        inner.setitem(count, "_send", slow)
+        inner.setattr(task, "_send", slow)
         with pytest.raises(SinkError, match="another attempt was faster"):
             run.task(0, 0, PARTS[0], attempt=1)
     check_once(run)

@@ -56,7 +56,7 @@ def read(writer: ReplicaWriter, **extra: object) -> list[dict[str, Any]]:
 
 def row_count(writer: ReplicaWriter, **extra: object) -> int:
     """Return the sum of `rowCount`, checked against the rows of a read with the same options."""
-    counted = sum(row["rowCount"] for row in read(writer, columns="rowCount", **extra))
+    counted: int = sum(row["rowCount"] for row in read(writer, columns="rowCount", **extra))
     given = {"logDirs": str(writer.directory), "subscribe": "topic", "columns": "offset"}
     options = parse_segment_options(given | {name: str(value) for name, value in extra.items()})
     filters = options.row_bounds

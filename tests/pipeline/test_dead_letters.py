@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
-from export_doubles import FORMATS, rows_of, table_of
+from export_doubles import FORMATS, NO_SPARK, rows_of, table_of
 from log_directory_files import ReplicaWriter, format_directory
 
 from spindle.common.errors import CorruptLog
@@ -71,12 +71,12 @@ class Exports:
         Args:
             before_commit: Called with the kind of the table and the number of its commit.
         """
-        options = {
+        given_options = {
             "logDirs": f"{self.root}/d*", "subscribe": "t", "columns": "partition,offset,value",
             "valueFormat": "json", "valueSchema": schema, "badRecords": bad_records,
             **more,
         }  # fmt: skip
-        options = {name: text for name, text in options.items() if text is not None}
+        options = {name: text for name, text in given_options.items() if text is not None}
         table = table_of(self.format, self.path)
         given: ExportOptions = {"portion": PortionSize(offsets=offsets), "key": key}
         if partition_by is not None:
@@ -86,7 +86,7 @@ class Exports:
         for kind, export_table in (("letters", letters), ("table", table)):
             self._watch(kind, export_table, before_commit)
         dead_letters = letters if settings.has_dead_letters else None
-        return exporter.run_export(None, source, table, settings, None, dead_letters)
+        return exporter.run_export(NO_SPARK, source, table, settings, None, dead_letters)
 
     def _watch(self, kind: str, table: Any, before: Callable[[str, int], object]) -> None:
         commit, number = table.commit, iter(range(1000))
@@ -308,7 +308,7 @@ def test_fields_named_date_and_hour_are_columns_unless_the_partitioning_made_the
     delta_exports.append(b'{"id": "x"}', b'{"id": "x", "date": "2021", "hour": 1}')
     assert delta_exports.run(schema="infer", columns=columns).dead_letters == 0
     delta_exports.path = delta_exports.root / "tables" / "partitioned"
-    id_only = {"schema": "infer", "columns": columns, "partition_by": "hour"}
+    id_only: dict[str, Any] = {"schema": "infer", "columns": columns, "partition_by": "hour"}
     delta_exports.run(**{**id_only, "endingOffsets": '{"t": {"0": 20, "1": 20}}'})
     assert delta_exports.run(**id_only).dead_letters == 2
 
@@ -430,10 +430,14 @@ def test_texts_that_name_no_directory_are_dead_letters(exports: Exports, column:
     ]
     bad = ["", "__HIVE_DEFAULT_PARTITION__", "y" * 300, "ä" * 127]
     exports.append(*(json.dumps({"id": 1, column: text}).encode() for text in good + bad))
-    given = {"schema": f"id BIGINT, `{column.replace('`', '``')}` STRING", "partition_by": column}
+    given: dict[str, Any] = {
+        "schema": f"id BIGINT, `{column.replace('`', '``')}` STRING",
+        "partition_by": column,
+        "startingOffsets": START,
+    }
     with pytest.raises(BadRecord, match=r"t-0 offset 34 cannot be stored: .*text is empty"):
-        exports.run(bad_records="fail", offsets=1000, **{**given, "startingOffsets": START})
-    exports.run(offsets=1000, **{**given, "startingOffsets": START})
+        exports.run(bad_records="fail", offsets=1000, **given)
+    exports.run(offsets=1000, **given)
     rows = rows_of(exports.format, exports.path).to_pylist()
     if exports.format != "parquet":
         assert sorted(str(row[column]) for row in rows) == sorted(map(str, good))
@@ -444,7 +448,7 @@ def test_texts_that_name_no_directory_are_dead_letters(exports: Exports, column:
     ):
         assert words in reason
     assert all(reason.endswith("the limit is 255") for reason in reasons[2:])
-    assert exports.run(**{**given, "startingOffsets": START}).is_empty
+    assert exports.run(**given).is_empty
 
 
 START = '{"t": {"0": 20, "1": 20}}'
@@ -458,12 +462,16 @@ def test_times_beyond_the_year_9999_are_stored_or_dead_letters(
     """A producer has given microseconds as milliseconds."""
     late = SimpleRecord(b"k", b'{"id": 1}', MICROSECONDS)
     exports.writers[0].append_records([late, SimpleRecord(b"k", b'{"id": 1}', 1)])
-    given = {"partition_by": partition_by, "columns": "offset,partition,timestamp,value"}
+    given: dict[str, Any] = {
+        "partition_by": partition_by,
+        "columns": "offset,partition,timestamp,value",
+        "startingOffsets": START,
+    }
     cannot = exports.format == "iceberg" or partition_by is not None
     if cannot:
         with pytest.raises(BadRecord, match=r"t-0 offset 20 cannot be stored: .*year 58874.* 9999"):
-            exports.run(bad_records="fail", **{**given, "startingOffsets": START})
-    exports.run(**{**given, "startingOffsets": START})
+            exports.run(bad_records="fail", **given)
+    exports.run(**given)
     assert [letter["offset"] for letter in exports.letters()] == ([20] if cannot else [])
 
 
@@ -495,7 +503,7 @@ def test_fields_with_the_names_of_record_columns_are_fields(exports: Exports) ->
         "key": "k", "headers": 7,
     }  # fmt: skip
     exports.append(json.dumps(value).encode())
-    given = {"columns": "value", "startingOffsets": START, "offsets": 1000}
+    given: dict[str, Any] = {"columns": "value", "startingOffsets": START, "offsets": 1000}
     with pytest.raises(ValueError, match="the type of timestamp is bool; want the timestamp of"):
         exports.run(schema="infer", partition_by="date", **given)
     assert exports.run(schema="infer", **given).dead_letters == 0
@@ -523,7 +531,10 @@ def read_rows(exports: Exports) -> list[dict[str, Any]]:
 
 
 def test_an_export_takes_the_fields_that_are_named(exports: Exports) -> None:
-    given = {"schema": "id BIGINT, x STRING", "columns": "x, partition, offset, id"}
+    given: dict[str, Any] = {
+        "schema": "id BIGINT, x STRING",
+        "columns": "x, partition, offset, id",
+    }
     exports.append(b'{"id": 7, "x": "y"}')
     assert exports.run(**given).dead_letters == 4
     assert list(exports.columns()) == ["x", "partition", "offset", "id"]

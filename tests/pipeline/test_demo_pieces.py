@@ -183,10 +183,11 @@ def test_a_node_is_ready_when_it_says_so(
     ready = "[KafkaRaftServer nodeId=1] Kafka Server started"
     fake_command(tmp_path, monkeypatch, f"print({ready!r}, flush=True); time.sleep(60)")
     assert node.start() < 30
-    assert node.is_running
+    is_running = [node.is_running]
     pid = int(layout.pid_file.read_text())
     node.stop()
-    assert not node.is_running
+    is_running.append(node.is_running)
+    assert is_running == [True, False]
     assert not layout.pid_file.exists()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
@@ -261,7 +262,7 @@ def test_output_without_a_terminal_is_plain() -> None:
 def test_a_failed_demo_says_why_and_exits_with_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(command, "_stop_spark", lambda: None)
     monkeypatch.setattr(command, "_children", list)
     (tmp_path / "file").write_text("x")
@@ -278,7 +279,7 @@ def test_an_interrupted_demo_leaves_nothing(
     def interrupt(_: DemoNode) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(command, "_stop_spark", lambda: None)
     monkeypatch.setattr(command, "_children", list)
     monkeypatch.setattr(DemoNode, "format", interrupt)

@@ -1,5 +1,6 @@
 """Exports into Delta, Iceberg and Parquet tables: killed anywhere, two at a time, continued."""
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,7 +18,7 @@ from spindle.common.uuids import ZERO_UUID
 from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.export import manifest_log, parquet_table
 from spindle.pipeline.export.iceberg_catalog import iceberg_place
-from spindle.pipeline.export.jobs import open_table
+from spindle.pipeline.export.jobs import TableFormat, open_table
 from spindle.pipeline.export.maintenance import compact_table, vacuum_table
 from spindle.pipeline.export.model import (
     Coverage,
@@ -40,7 +41,7 @@ class Killed(BaseException):
 
 
 @every_format
-def test_a_file_in_place_of_the_table_is_refused(tmp_path: Path, table_format: str) -> None:
+def test_a_file_in_place_of_the_table_is_refused(tmp_path: Path, table_format: TableFormat) -> None:
     path = tmp_path / "file"
     path.touch()
     with pytest.raises(ValueError, match="file' is a file: a table is a directory"):
@@ -74,7 +75,9 @@ def test_a_path_is_taken_as_it_is(text: str, path: str | None) -> None:
 @pytest.mark.parametrize(
     "name", ["%41", "%", "a b", "ä,ö;", "#", "?", "a:b", "'q\"", "[x]{y,z}*", "$x"]
 )
-def test_a_table_lies_where_its_path_says(tmp_path: Path, table_format: str, name: str) -> None:
+def test_a_table_lies_where_its_path_says(
+    tmp_path: Path, table_format: TableFormat, name: str
+) -> None:
     path = tmp_path / name / "t"
     unusable = {"iceberg": ("%41", "%", "#", "?"), "delta": ("%41",), "parquet": ()}
     if name in unusable[table_format]:
@@ -92,7 +95,7 @@ def test_a_table_lies_where_its_path_says(tmp_path: Path, table_format: str, nam
 
 
 @every_format
-def test_a_run_has_one_commit_for_each_portion(tmp_path: Path, table_format: str) -> None:
+def test_a_run_has_one_commit_for_each_portion(tmp_path: Path, table_format: TableFormat) -> None:
     path = tmp_path / ("a table" if table_format == "iceberg" else "a table #1")
     seen: list[int] = []
     result = export(
@@ -126,7 +129,7 @@ def test_a_run_has_one_commit_for_each_portion(tmp_path: Path, table_format: str
 @pytest.mark.parametrize("portion", [0, 1])
 def test_a_killed_run_is_continued_and_its_files_are_removed(
     tmp_path: Path,
-    table_format: str,
+    table_format: TableFormat,
     point: str,
     portion: int,
     monkeypatch: pytest.MonkeyPatch,
@@ -136,17 +139,17 @@ def test_a_killed_run_is_continued_and_its_files_are_removed(
     commits = 0
     commit = table.commit
 
-    def killed_at_commit(wanted: Any) -> int:
+    def killed_at_commit(files: CommitBatch) -> int:
         nonlocal commits
         if commits == portion and point == "written":
             raise Killed
-        commit(wanted)
+        commit(files)
         commits += 1
         if commits > portion:
             raise Killed
         return 0
 
-    table.commit = killed_at_commit  # type: ignore[method-assign]
+    monkeypatch.setattr(table, "commit", killed_at_commit)
     with pytest.raises(Killed):
         export(table, piece(0, 9), offsets=3)
     done = 3 * commits
@@ -191,7 +194,7 @@ def test_a_parquet_run_killed_while_it_writes_the_manifest_has_no_commit(
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(manifest_log.os, "link", killed)
+        patched.setattr(os, "link", killed)
         with pytest.raises(Killed):
             export(table_of("parquet", path), piece(0, 9))
     assert table_of("parquet", path).coverage(KEY) == Coverage(0, 5)
@@ -199,7 +202,7 @@ def test_a_parquet_run_killed_while_it_writes_the_manifest_has_no_commit(
     assert offsets_of("parquet", path) == list(range(9))
 
 
-def is_exported(table_format: str, path: Path, before_commit: Callable[[], Any]) -> bool:
+def is_exported(table_format: TableFormat, path: Path, before_commit: Callable[[], Any]) -> bool:
     try:
         export(table_of(table_format, path), piece(0, 5), meanwhile=before_commit)
     except ExportConflict:
@@ -209,7 +212,7 @@ def is_exported(table_format: str, path: Path, before_commit: Callable[[], Any])
 
 @every_format
 def test_of_runs_that_create_a_table_at_the_same_moment_one_is_in_it(
-    tmp_path: Path, table_format: str
+    tmp_path: Path, table_format: TableFormat
 ) -> None:
     for number in range(5):
         path = tmp_path / str(number) / "table"
@@ -224,39 +227,34 @@ def test_of_runs_that_create_a_table_at_the_same_moment_one_is_in_it(
 
 @every_format
 def test_the_second_of_two_runs_at_the_same_time_is_refused(
-    tmp_path: Path, table_format: str
+    tmp_path: Path, table_format: TableFormat
 ) -> None:
     path = tmp_path / "table"
 
-    def other() -> None:
-        export(table_of(table_format, path), piece(0, 9))
+    for end, end_of_other in ((5, 9), (12, 10)):
 
-    for end in (5, 12):
+        def other(end: int = end_of_other) -> None:
+            export(table_of(table_format, path), piece(0, end))
+
         with pytest.raises(ExportConflict, match="run again"):
             export(table_of(table_format, path), piece(0, end), meanwhile=other)
-        other = lambda: export(table_of(table_format, path), piece(0, 10))  # noqa: E731
     assert offsets_of(table_format, path) == list(range(10))
     assert len(data_files(path)) == 2
 
 
 @every_format
 def test_runs_of_other_topics_and_of_older_offsets_go_on_at_the_same_time(
-    tmp_path: Path, table_format: str
+    tmp_path: Path, table_format: TableFormat
 ) -> None:
     path = tmp_path / "table"
     export(table_of(table_format, path), piece(4, 6))
-    calls = iter(
-        [
-            lambda: export(table_of(table_format, path), piece(0, 3, OTHER_ID, topic="other")),
-            lambda: export(table_of(table_format, path), piece(4, 9)),
-        ]
-    )
+    others = iter([piece(0, 3, OTHER_ID, topic="other"), piece(4, 9)])
     result = export(
         table_of(table_format, path),
         piece(0, 6),
         offsets=2,
         start_is_explicit=True,
-        meanwhile=lambda: next(calls)(),
+        meanwhile=lambda: export(table_of(table_format, path), next(others)),
     )
     assert [(partition.start_offset, partition.end_offset) for partition in result.partitions] == [
         (0, 4)
@@ -268,7 +266,9 @@ def test_runs_of_other_topics_and_of_older_offsets_go_on_at_the_same_time(
 
 
 @every_format
-def test_a_topic_that_was_created_again_is_refused(tmp_path: Path, table_format: str) -> None:
+def test_a_topic_that_was_created_again_is_refused(
+    tmp_path: Path, table_format: TableFormat
+) -> None:
     path = tmp_path / "table"
     export(table_of(table_format, path), piece(0, 3))
     with pytest.raises(ExportRefused, match="earlier topic 'topic'"):
@@ -278,7 +278,9 @@ def test_a_topic_that_was_created_again_is_refused(tmp_path: Path, table_format:
 
 
 @every_format
-def test_files_that_a_live_run_may_still_commit_are_kept(tmp_path: Path, table_format: str) -> None:
+def test_files_that_a_live_run_may_still_commit_are_kept(
+    tmp_path: Path, table_format: TableFormat
+) -> None:
     path = tmp_path / "table"
 
     def vacuum() -> None:
@@ -290,15 +292,15 @@ def test_files_that_a_live_run_may_still_commit_are_kept(tmp_path: Path, table_f
 
 @every_format
 def test_a_vacuum_removes_files_that_are_old_and_those_that_are_held(
-    tmp_path: Path, table_format: str
+    tmp_path: Path, table_format: TableFormat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "table"
     table = table_of(table_format, path)
 
-    def killed(_: Any) -> int:
+    def killed(_: CommitBatch) -> int:
         raise Killed
 
-    table.commit = killed  # type: ignore[method-assign]
+    monkeypatch.setattr(table, "commit", killed)
     with pytest.raises(Killed):
         export(table, piece(0, 4))
     assert remove_orphans(table_of(table_format, path), unheld_hours=1) == []
@@ -308,7 +310,9 @@ def test_a_vacuum_removes_files_that_are_old_and_those_that_are_held(
 
 @every_format
 @pytest.mark.parametrize("columns", ["partition", "hour", "topic,date"])
-def test_tables_are_partitioned_by_columns(tmp_path: Path, table_format: str, columns: str) -> None:
+def test_tables_are_partitioned_by_columns(
+    tmp_path: Path, table_format: TableFormat, columns: str
+) -> None:
     path = tmp_path / "table"
     for end in (30, 60):
         export(
@@ -343,7 +347,7 @@ def test_iceberg_cannot_name_every_directory(tmp_path: Path) -> None:
 
 
 @every_format
-def test_a_failed_task_leaves_no_file(tmp_path: Path, table_format: str) -> None:
+def test_a_failed_task_leaves_no_file(tmp_path: Path, table_format: TableFormat) -> None:
     path = tmp_path / "table"
     with pytest.raises(Exception, match="gone"):
         export(table_of(table_format, path), piece(0, 9), offsets=3, fails_at=7)
@@ -352,7 +356,7 @@ def test_a_failed_task_leaves_no_file(tmp_path: Path, table_format: str) -> None
 
 
 @every_format
-def test_a_first_run_that_fails_leaves_no_table(tmp_path: Path, table_format: str) -> None:
+def test_a_first_run_that_fails_leaves_no_table(tmp_path: Path, table_format: TableFormat) -> None:
     path = tmp_path / "table"
     with pytest.raises(DataLoss, match="gone"):
         export(table_of(table_format, path), piece(0, 9), fails_at=7)
@@ -398,7 +402,7 @@ def test_a_change_of_columns_is_refused_with_those_that_differ() -> None:
 
 @every_format
 def test_a_table_that_begins_at_the_end_is_continued_and_filled_in(
-    tmp_path: Path, table_format: str
+    tmp_path: Path, table_format: TableFormat
 ) -> None:
     path = tmp_path / "table"
     first = export(table_of(table_format, path), piece(0, 5), begin="latest")
@@ -420,7 +424,7 @@ def test_a_table_that_begins_at_the_end_is_continued_and_filled_in(
 @every_format
 @pytest.mark.parametrize("partition_by", [None, "hour"])
 def test_compaction_joins_small_files_and_keeps_the_offsets(
-    tmp_path: Path, table_format: str, partition_by: str | None
+    tmp_path: Path, table_format: TableFormat, partition_by: str | None
 ) -> None:
     path = tmp_path / "table"
     pieces = piece(0, 12), piece(0, 12, partition=1)
@@ -448,7 +452,7 @@ def test_compaction_joins_small_files_and_keeps_the_offsets(
 
 @every_format
 def test_an_export_and_a_compaction_at_the_same_time_both_succeed(
-    tmp_path: Path, table_format: str
+    tmp_path: Path, table_format: TableFormat
 ) -> None:
     path = tmp_path / "table"
     export(table_of(table_format, path), piece(0, 8), offsets=2)
@@ -461,17 +465,19 @@ def test_an_export_and_a_compaction_at_the_same_time_both_succeed(
 
 
 @pytest.mark.parametrize("table_format", ["iceberg", "parquet"])
-def test_the_second_of_two_compactions_is_refused(tmp_path: Path, table_format: str) -> None:
+def test_the_second_of_two_compactions_is_refused(
+    tmp_path: Path, table_format: TableFormat, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "table"
     export(table_of(table_format, path), piece(0, 8), offsets=2)
     table = table_of(table_format, path)
     commit = table.commit
 
     def other_first(portion: Any) -> int:
-        compact_table(table_format, path)  # type: ignore[arg-type]
+        compact_table(table_format, path)
         return commit(portion)
 
-    table.commit = other_first  # type: ignore[method-assign]
+    monkeypatch.setattr(table, "commit", other_first)
     with pytest.raises(ExportConflict, match="another compaction"):
         table.compact(2**30)
     assert offsets_of(table_format, path) == list(range(8))
@@ -505,7 +511,7 @@ def test_columns_can_be_added(tmp_path: Path) -> None:
 
 @every_format
 def test_two_exports_that_add_a_column_at_the_same_moment(
-    tmp_path: Path, table_format: str
+    tmp_path: Path, table_format: TableFormat
 ) -> None:
     """The second one goes on with the column of the first, or is told that it came second."""
     path = tmp_path / "table"
@@ -531,7 +537,9 @@ def test_two_exports_that_add_a_column_at_the_same_moment(
 
 
 @every_format
-def test_a_table_may_begin_at_the_end_of_an_empty_topic(tmp_path: Path, table_format: str) -> None:
+def test_a_table_may_begin_at_the_end_of_an_empty_topic(
+    tmp_path: Path, table_format: TableFormat
+) -> None:
     path = tmp_path / "table"
     empty = piece(4, 4)
     assert export(table_of(table_format, path), empty, begin="latest").is_empty
@@ -542,7 +550,7 @@ def test_a_table_may_begin_at_the_end_of_an_empty_topic(tmp_path: Path, table_fo
 
 @every_format
 def test_of_two_topics_of_one_name_that_are_exported_at_once_only_one_is_in_the_table(
-    tmp_path: Path, table_format: str
+    tmp_path: Path, table_format: TableFormat
 ) -> None:
     path = tmp_path / "table"
     export(table_of(table_format, path), piece(0, 3, topic="other"))
@@ -565,7 +573,7 @@ def test_topics_without_ids_are_refused(tmp_path: Path) -> None:
 
 @every_format
 def test_files_that_the_driver_cannot_see_are_not_committed(
-    tmp_path: Path, table_format: str
+    tmp_path: Path, table_format: TableFormat
 ) -> None:
     path = tmp_path / "table"
     export(table_of(table_format, path), piece(0, 3))

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -22,7 +23,7 @@ COLUMNS = ddl_type(
 NAMES_OF_COLUMNS = {field.name for field in COLUMNS}
 
 
-def rows_of(decoder: JsonDecoder, values: list[bytes | None]) -> list[tuple[Any, str | None]]:
+def rows_of(decoder: JsonDecoder, values: Sequence[bytes | None]) -> list[tuple[Any, str | None]]:
     decoded = decoder.decode(pa.array(values, pa.binary()))
     decoded.columns.validate(full=True)
     assert decoded.columns.type == decoder.type

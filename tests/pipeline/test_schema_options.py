@@ -42,7 +42,7 @@ def rows(options: dict[str, str], *values: bytes | None) -> list[dict[str, Any]]
     decoded = row_decoding(options).decoded([batch_of(*values)], TopicPartition("t", 0))
     from_batches = pa.Table.from_batches(decoded)
     assert from_batches.schema == row_decoding(options).schema(("value", "offset"))
-    return from_batches.to_pylist()
+    return list(from_batches.to_pylist())
 
 
 def test_fields_stand_in_the_place_of_the_value() -> None:
@@ -229,7 +229,7 @@ def chosen(listed: str, options: dict[str, str], *values: bytes) -> list[dict[st
     result = decoding.decoded([batch_of(*values).select(columns)], TopicPartition("t", 0))
     table = pa.Table.from_batches(result)
     assert table.schema == decoding.schema(columns)
-    return table.to_pylist()
+    return list(table.to_pylist())
 
 
 def test_a_list_of_columns_may_name_fields_in_any_order() -> None:

@@ -104,6 +104,7 @@ def test_json_values_are_read_behind_their_header() -> None:
     values = [framed(5, b'{"a": 1}'), b'{"a": 2}', None, framed(6, b"{")]
     decoded = ConfluentDecoder(JsonDecoder(ddl_type("a INT"))).decode(pa.array(values, pa.binary()))
     assert decoded.columns.to_pylist() == [{"a": 1}, None, None, None]
+    assert decoded.errors is not None
     reasons = decoded.errors.to_pylist()
     assert reasons[0] is None
     assert reasons[1].startswith("no Confluent wire format")

@@ -136,8 +136,10 @@ def test_given_times(directories: Directories) -> None:
     assert directories.read(tasks) == expected
     with pytest.raises(ValueError, match="no record with a timestamp of 9000000"):
         directories.plan(startingTimestamp=9_000_000)
-    late = {"startingTimestamp": 9_000_000, "startingOffsetsByTimestampStrategy": "latest"}
-    assert directories.plan(**late) == []
+    tasks = directories.plan(
+        startingTimestamp=9_000_000, startingOffsetsByTimestampStrategy="latest"
+    )
+    assert tasks == []
 
 
 def test_filters_narrow_what_is_planned(directories: Directories) -> None:
@@ -152,10 +154,10 @@ def test_filters_narrow_what_is_planned(directories: Directories) -> None:
 
 def test_offsets_outside_the_log_are_data_loss(directories: Directories) -> None:
     write_checkpoint(directories.first, "log-start-offset-checkpoint", {T0: 50})
-    first = {"startingOffsets": '{"topic":{"0":20,"1":0}}'}
+    first = '{"topic":{"0":20,"1":0}}'
     with pytest.raises(DataLoss, match=r"topic-0 .*starting offset 20 .*\[50, 1200\)"):
-        directories.plan(**first)
-    tasks = directories.plan(failOnDataLoss="false", **first)
+        directories.plan(startingOffsets=first)
+    tasks = directories.plan(failOnDataLoss="false", startingOffsets=first)
     assert tasks[0][0].start_offset == 50
     assert directories.plan()[0][0].start_offset == 50
     with pytest.raises(DataLoss, match="ending offset 5000"):

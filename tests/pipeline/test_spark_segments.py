@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from spindle.pipeline import count_records
 from spindle.pipeline.export import (
     ExportProgress,
     ExportRefused,
+    ExportResult,
     PortionSize,
     export_delta,
     export_iceberg,
@@ -277,7 +278,7 @@ def test_an_export_is_complete_and_idempotent(spark: Any, topic: Topic) -> None:
     assert read_delta(spark, table, version=0).count() == 1200
 
 
-EXPORTS = {
+EXPORTS: dict[str, tuple[Callable[..., ExportResult], Callable[..., Any]]] = {
     "delta": (export_delta, read_delta),
     "iceberg": (export_iceberg, read_iceberg),
     "parquet": (export_parquet, read_parquet),

@@ -107,8 +107,8 @@ def cut_of(reader: BrokerStreamReader, end: Json) -> Bounds:
     """Return partition, start and end of the ranges of each task of the first batch."""
     result: Bounds = []
     for task in reader.partitions(reader.initialOffset(), end):
-        own = getattr(task, "planned", task).ranges
-        result.append([(r.partition.partition, r.start_offset, r.end_offset) for r in own])
+        own: Any = getattr(task, "planned", task)
+        result.append([(r.partition.partition, r.start_offset, r.end_offset) for r in own.ranges])
     reader.stop()
     return result
 

@@ -8,20 +8,22 @@ import pytest
 from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.user_errors import PlainErrors, plainly, reported_cause
 
+POSITIONS: dict[str, int] = {}
+
 
 def lose() -> None:
     try:
-        {}["offset"]
+        POSITIONS["offset"]
     except KeyError as error:
         raise DataLoss("offsets 3 to 4 are gone") from error
 
 
 def mistake() -> None:
-    {}["offset"]
+    POSITIONS["offset"]
 
 
 def miss_a_value() -> None:
-    _first, _second = (1,)
+    _first, _second = POSITIONS.values()
 
 
 def refuse() -> None:
@@ -61,7 +63,11 @@ class OtherReader(Reader):
 
 @pytest.mark.parametrize("kind", [Reader, OtherReader])
 def test_an_error_of_ours_has_its_sentence_and_its_line_only(kind: type[Reader]) -> None:
-    for call in (lambda: kind(lose).partitions(), lambda: list(kind(lose).read(2))):
+    calls: list[Callable[[], object]] = [
+        lambda: kind(lose).partitions(),
+        lambda: list(kind(lose).read(2)),
+    ]
+    for call in calls:
         with pytest.raises(DataLoss, match=r"^offsets 3 to 4 are gone$") as caught:
             call()
         text = "".join(traceback.format_exception(caught.value))

@@ -26,6 +26,7 @@ from spindle.client.errors import (
 from spindle.client.security.login import _RENEWAL_SHARE
 from spindle.common.errors import ConfigError, ProtocolViolation
 from spindle.common.ids import TopicPartition
+from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata import MetadataRequest
 from spindle.protocol.messages.produce import ProduceRequest
 from spindle.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -217,7 +218,7 @@ def test_a_user_logs_in_over_tls_and_without(mechanism: str, jaas: str) -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_every_version_of_sasl_authenticate_works(version: int) -> None:
-    versions = {SaslAuthenticateRequest: version}
+    versions: dict[type[Message], int] = {SaslAuthenticateRequest: version}
     with SecuredBroker(mechanisms=("PLAIN",), last_versions=versions) as broker:
         assert brokers(sasl(broker, "PLAIN", PLAIN)) == 1
         assert broker.versions[SaslAuthenticateRequest] == version

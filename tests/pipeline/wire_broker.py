@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import Any
+from typing import Any, Self
 
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
@@ -97,7 +97,7 @@ class WireBroker:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def __enter__(self) -> "WireBroker":
+    def __enter__(self) -> Self:
         self._start(self._accept)
         return self
 
@@ -169,10 +169,13 @@ class WireBroker:
         self.versions[kind] = version
         waiting = self._interruptions[kind]
         response = waiting.pop(0)(request) if waiting else self.handle(request)
-        if response is None or isinstance(response, bytes):
+        if response is None:
+            return None
+        if isinstance(response, bytes):
             return response
         tags_out = b"\x00" if is_flexible and kind is not ApiVersionsRequest else b""
-        return correlation_id.to_bytes(4, "big") + tags_out + encode(response, version)
+        header: bytes = correlation_id.to_bytes(4, "big") + tags_out
+        return header + encode(response, version)
 
     # ------------------------------------------------------------ answers
 

@@ -4,6 +4,7 @@ import importlib
 import io
 import random
 import uuid
+from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
@@ -82,7 +83,8 @@ def random_message(rng: random.Random, cls: type[Message], version: int) -> Mess
 
 
 def load(name: str, kind: EntityType, version: int) -> tuple[type, type[Message]]:
-    module, _, attribute = schema_name_map[name][version][kind].rpartition(":")
+    paths: Mapping[Any, str] = schema_name_map[name][version]
+    module, _, attribute = paths[kind].rpartition(":")
     theirs = getattr(importlib.import_module(module), attribute)
     ours = getattr(importlib.import_module(f"spindle.protocol.messages.{name}"), attribute)
     return theirs, ours
@@ -104,8 +106,9 @@ def plain(value: Any) -> Any:
 def assert_same(theirs: Any, ours: Any, version: int) -> None:
     names = {f.name for f in type(ours).FIELDS if f.first <= version <= f.last}
     for field in fields(theirs):
-        name = field.name.rstrip("_")
-        name = next(n for n in (name, f"{name}_ms", RENAMED.get(name)) if n in names)
+        plain_name = field.name.rstrip("_")
+        candidates = (plain_name, f"{plain_name}_ms", RENAMED.get(plain_name, plain_name))
+        name = next(n for n in candidates if n in names)
         names.remove(name)
         left, right = plain(getattr(theirs, field.name)), getattr(ours, name)
         kind = next(f.type for f in type(ours).FIELDS if f.name == name)
@@ -138,6 +141,7 @@ def test_same_bytes_as_kio(name: str) -> None:
         for _ in range(5):
             message = random_message(rng, ours, version)
             data = encode(message, version)
+            entity: Any
             entity, size = entity_reader(theirs)(data, 0)
             assert size == len(data)
             assert_same(entity, message, version)

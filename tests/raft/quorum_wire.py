@@ -35,6 +35,9 @@ class Network:
         received, _ = decode(kind, kind.LAST_VERSION, encode(answer, kind.LAST_VERSION))
         return received
 
+    def close(self) -> None:
+        """Nothing is open."""
+
 
 def all_versions() -> ApiVersionsResponse:
     feature = ApiVersionsResponse.SupportedFeatureKey(

@@ -59,6 +59,9 @@ class NoPeers:
     async def request(self, destination: Destination, message: Message) -> Message:
         raise PeerUnavailable(f"{destination} is not there")
 
+    def close(self) -> None:
+        """Nothing is open."""
+
 
 class Recorder:
     """A listener that notes what it hears; `wait_for` waits until it has heard enough."""

@@ -49,7 +49,7 @@ def test_only_disks_that_were_hurt_are_replaced() -> None:
 def test_only_disks_that_were_broken_since_are_readmitted() -> None:
     for seed in SEEDS:
         for episode in draw_schedule(seed).episodes:
-            broken: set[str] = set()
+            broken: set[int] = set()
             for step in episode.steps:
                 if step.fault is PlannedFault.READMIT:
                     assert step.disk in broken

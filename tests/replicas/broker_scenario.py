@@ -92,6 +92,9 @@ class HeldDirectory(SerialExecutor):
     def stop(self, timeout_s: float) -> bool:
         return True
 
+    def hangs(self) -> bool:
+        return False
+
 
 class Answer:
     """The result of an append, once there is one."""

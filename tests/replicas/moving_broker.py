@@ -93,6 +93,9 @@ class InlineExecutor(SerialExecutor):
     def stop(self, timeout_s: float) -> bool:
         return True
 
+    def hangs(self) -> bool:
+        return False
+
 
 class LateExecutor(InlineExecutor):
     """Runs each function in the next turn of the loop, as a thread would."""

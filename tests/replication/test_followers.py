@@ -20,6 +20,7 @@ from replica_pair import (
 from spindle.common.errors import ErrorCode
 from spindle.log.log import Log
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
+from spindle.replication.fetcher import Step
 from spindle.replication.follower_log import TruncateToEpoch
 
 
@@ -400,7 +401,7 @@ def test_wrong_epochs_from_a_leader_cause_no_busy_loop() -> None:
     data.diverging_epoch = PartitionData.EpochEndOffset(epoch=0, end_offset=1)
     topic = FetchResponse.FetchableTopicResponse(topic_id=key().topic_id, partitions=[data])
     (step,) = follower.fetcher.on_response(FetchResponse(responses=[topic]), 0) or []
-    assert step == (followed, TruncateToEpoch(0, 1))
+    assert step == Step(followed, TruncateToEpoch(0, 1))
     follower.do([step])
     assert log.log_end_offset == 1
     assert follower.request() is None

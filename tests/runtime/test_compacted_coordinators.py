@@ -28,7 +28,7 @@ class Application:
     """Producers and groups, and the offsets that they were told are committed."""
 
     def __init__(self, bootstrap: str, life: int) -> None:
-        self._server = {"bootstrap.servers": bootstrap}
+        self._server: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap}
         self.committed: dict[str, int] = {}
         self._producers = [self._producer(f"tx{n}") for n in range(2)]
         self._producers.append(self._producer(f"tx-of-life-{life}"))

@@ -49,7 +49,7 @@ async def test_directories_that_must_not_be_used_are_refused_and_left_as_they_we
     full.mkdir()
     (full / "photos").mkdir()
     (tmp_path / "alias").symlink_to(home.directories[1])
-    cases = {
+    cases: dict[Path | str, str] = {
         "relative": "not an absolute path",
         tmp_path / "a,b": "has a comma",
         tmp_path / "a\nb": "has a control character",

@@ -96,9 +96,12 @@ class Controllers:
         self.asked: list[int] = []
         self.answers: dict[int, list[Any]] = {1: [], 2: [], 3: []}
         self.hangs = asyncio.Event()
+        self.local = LocalController(self)
 
-    async def request(self, destination: Any, message: Any, context: Any = None) -> Message:
-        node = destination.id if isinstance(destination, Destination) else 1
+    async def request(self, destination: Destination, message: Message) -> Message:
+        return await self.answer(destination.id)
+
+    async def answer(self, node: int) -> Message:
         self.asked.append(node)
         answer = self.answers[node].pop(0)
         if answer == "hang":
@@ -113,12 +116,22 @@ class Controllers:
         """Nothing is open."""
 
 
+class LocalController:
+    """Controller 1, in this node."""
+
+    def __init__(self, controllers: Controllers) -> None:
+        self._controllers = controllers
+
+    async def request(self, message: Message, context: RequestContext | None = None) -> Message:
+        return await self._controllers.answer(1)
+
+
 def channel(
     controllers: Controllers, timeout_s: float = 5, *, without_quorum: Sequence[Destination] = ()
 ) -> ActiveControllerChannel:
     return ActiveControllerChannel(
         1,
-        controllers,
+        controllers.local,
         lambda: Endpoint("CONTROLLER", "host", 9),
         lambda: without_quorum,
         controllers,

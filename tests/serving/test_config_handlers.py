@@ -67,7 +67,7 @@ class Controller:
     async def request(self, message: Any, context: Any = None) -> Any:
         self.requests.append(message)
         is_incremental = isinstance(message, IncrementalAlterConfigsRequest)
-        response = IncrementalAlterConfigsResponse if is_incremental else AlterConfigsResponse
+        response: Any = IncrementalAlterConfigsResponse if is_incremental else AlterConfigsResponse
         row = response.AlterConfigsResourceResponse
         return response(
             responses=[

@@ -96,8 +96,7 @@ def test_records_sent_from_a_file_need_no_memory() -> None:
         woken.append("woken")
 
     share.ask(40_000, MIN_BYTES)
-    assert share.is_refused
-    assert share.room == 40_000
+    assert (share.is_refused, share.room) == (True, 40_000)
     share.wait(wake)
     share.forget(wake)
     unsent.take(100_000)

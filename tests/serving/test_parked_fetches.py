@@ -65,9 +65,10 @@ def test_a_look_that_moves_a_high_watermark_begins_one_read(
     request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=10_000)
     fetch = _Fetch(services, context, request, fetched, follower)
     fetch.start()
-    assert fetch.state is FetchState.PARKED
+    states = [fetch.state]
     is_ahead[0] = False
     waiting[0]()
-    assert fetch.state is FetchState.READING
+    states.append(fetch.state)
+    assert states == [FetchState.PARKED, FetchState.READING]
     assert len(jobs) == 1
     assert memory.granted_bytes == 2000

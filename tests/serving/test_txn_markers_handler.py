@@ -1,12 +1,13 @@
 """WriteTxnMarkers: markers in data partitions and in those of groups, and their errors."""
 
 from collections.abc import Awaitable, Sequence
-from typing import Any
+from typing import cast
 
 from serving_scenario import ServingScenario
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC
+from spindle.coordinator.ports import GroupCoordinatorPort
 from spindle.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from spindle.serving.handlers.write_txn_markers import write_txn_markers
 
@@ -40,8 +41,8 @@ class MarkerScenario(ServingScenario):
 
     def __init__(self) -> None:
         super().__init__()
-        self.groups: Any = Groups()
-        self.services.groups = self.groups
+        self.groups = Groups()
+        self.services.groups = cast("GroupCoordinatorPort", self.groups)
         self.create("t", [1, 2])
 
     def begin(self, topic: str = "t", producer_id: int = PRODUCER) -> None:

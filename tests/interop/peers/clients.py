@@ -43,6 +43,14 @@ def settings(nodes: Bootstrap, **config: Value) -> dict[str, Value]:
     }
 
 
+def position_of(message: Message) -> tuple[int, int]:
+    """Return partition and offset of a record that was read."""
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    return partition, offset
+
+
 def create(
     node: Node, topic: str, partitions: int = 1, config: dict[str, str] | None = None
 ) -> None:

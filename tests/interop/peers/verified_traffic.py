@@ -8,9 +8,11 @@ import subprocess
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from peers.clients import position_of
 from peers.java_tools import QUICK_JVM, java_command, main_class
 
 LIMIT_S = 60.0
@@ -63,11 +65,11 @@ class VerifiedTraffic:
             result[event["partition"]].append((event["offset"], int(event["value"])))
         return result
 
-    def refused(self) -> list[dict[str, object]]:
+    def refused(self) -> list[dict[str, Any]]:
         """Return the records that the producer gave up."""
         return self._events("producer_send_error")
 
-    def _events(self, name: str) -> list[dict[str, int]]:
+    def _events(self, name: str) -> list[dict[str, Any]]:
         lines = self._output.read_text().splitlines()
         events = [json.loads(line) for line in lines if line.endswith("}")]
         return [event for event in events if event["name"] == name]
@@ -118,9 +120,10 @@ def read_all(bootstrap: str, topic: str) -> dict[int, list[tuple[int, int]]]:
                 assert record.error() is None, record.error()
                 value = record.value()
                 assert value is not None
-                stored[record.partition()].append((record.offset(), int(value)))
-                if record.offset() + 1 >= ends[record.partition()]:
-                    unread.discard(record.partition())
+                partition, offset = position_of(record)
+                stored[partition].append((offset, int(value)))
+                if offset + 1 >= ends[partition]:
+                    unread.discard(partition)
     finally:
         consumer.close()
     return stored
