@@ -4,7 +4,13 @@ from struct import Struct
 
 import pytest
 
-from spindle.client.connection import ClientConnection, Negotiated, ReceivedAnswer, SendAgain
+from spindle.client.connection import (
+    ClientConnection,
+    ExpectedBroker,
+    Negotiated,
+    ReceivedAnswer,
+    SendAgain,
+)
 from spindle.client.errors import ClientError, UnsupportedByPeer
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.common.ports import Bytes
@@ -184,3 +190,26 @@ def test_a_request_without_answer_leaves_nothing_open() -> None:
     parts = connection.request_without_answer(ProduceRequest(acks=0))
     assert split(parts)[2] == 1
     assert connection.in_flight == 0
+
+
+def test_the_expected_broker_is_named_from_version_5_on() -> None:
+    connection = ClientConnection("tester", expected=ExpectedBroker("ours", 3))
+    request, _ = decode(ApiVersionsRequest, 5, split(connection.opening())[4], 1)
+    assert (request.cluster_id, request.node_id) == ("ours", 3)
+    refusal = table(api_versions=(0, 4))
+    refusal.error_code = ErrorCode.UNSUPPORTED_VERSION
+    again = connection.receive_frame(answer(0, refusal, 0, flexible=False))
+    assert isinstance(again, SendAgain)
+    _, version, _, _, body = split(again.parts)
+    assert version == 4
+    request, _ = decode(ApiVersionsRequest, 4, body, 1)
+    assert (request.cluster_id, request.node_id) == (None, -1)
+
+
+def test_a_peer_that_is_another_broker_is_refused_with_the_expected_one() -> None:
+    connection = ClientConnection("tester", expected=ExpectedBroker("ours", 3))
+    connection.opening()
+    refusal = ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    with pytest.raises(ApiError, match="this is not broker 3 of cluster ours") as raised:
+        connection.receive_frame(answer(0, refusal, 5, flexible=False))
+    assert raised.value.code is ErrorCode.REBOOTSTRAP_REQUIRED

@@ -83,6 +83,7 @@ class WireBroker:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.topic_ids: dict[str, bytes] = {}
         self.internal: list[str] = []
+        self.cluster_id, self.node_id = "wire-broker", NODE_ID
         self.requests: dict[type[Message], list[Any]] = defaultdict(list)
         self.versions: dict[type[Message], int] = {}
         self._last_versions = last_versions or {}
@@ -183,7 +184,7 @@ class WireBroker:
         """Return the answer of a healthy broker."""
         match request:
             case ApiVersionsRequest():
-                return self._api_versions()
+                return self._api_versions(request)
             case MetadataRequest():
                 return self._metadata(request)
             case ListOffsetsRequest():
@@ -198,7 +199,10 @@ class WireBroker:
                 return self._configs(request)
         raise AssertionError(request)
 
-    def _api_versions(self) -> ApiVersionsResponse:
+    def _api_versions(self, request: ApiVersionsRequest) -> ApiVersionsResponse:
+        named = (request.cluster_id, request.node_id)
+        if named not in ((None, -1), (self.cluster_id, self.node_id)):
+            return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
         return ApiVersionsResponse(
             api_keys=[
                 ApiVersionsResponse.ApiVersion(
@@ -216,11 +220,11 @@ class WireBroker:
         return MetadataResponse(
             brokers=[
                 MetadataResponse.MetadataResponseBroker(
-                    node_id=NODE_ID, host="127.0.0.1", port=self.port
+                    node_id=self.node_id, host="127.0.0.1", port=self.port
                 )
             ],
-            cluster_id="wire-broker",
-            controller_id=NODE_ID,
+            cluster_id=self.cluster_id,
+            controller_id=self.node_id,
             topics=[self._topic(name or "") for name in names],
         )
 
@@ -234,7 +238,7 @@ class WireBroker:
             topic_id=self.topic_ids[name],
             is_internal=name in self.internal,
             partitions=[
-                kind.MetadataResponsePartition(partition_index=p, leader_id=NODE_ID)
+                kind.MetadataResponsePartition(partition_index=p, leader_id=self.node_id)
                 for p in partitions
             ],
         )

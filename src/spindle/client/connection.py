@@ -46,6 +46,16 @@ class ReceivedAnswer(NamedTuple):
 Received: TypeAlias = Negotiated | SendAgain | ReceivedAnswer
 
 
+class ExpectedBroker(NamedTuple):
+    """The broker that a connection is meant for (KIP-1242)."""
+
+    cluster_id: str
+    node_id: int
+
+    def __str__(self) -> str:
+        return f"broker {self.node_id} of cluster {self.cluster_id}"
+
+
 class _OpenRequest(NamedTuple):
     correlation_id: int
     response: type[Message]
@@ -57,6 +67,8 @@ class ClientConnection:
 
     Args:
         client_id: The name of the client in the broker's log and quotas.
+        expected: The broker that the peer has to be; another one refuses the connection, if it
+            knows ApiVersions 5. None for a peer whose id is not known, such as a bootstrap server.
         max_in_flight: The most open requests at a time.
     """
 
@@ -64,11 +76,13 @@ class ClientConnection:
         self,
         client_id: str,
         *,
+        expected: ExpectedBroker | None = None,
         software_name: str = "spindle",
         software_version: str = __version__,
         max_in_flight: int = 100,
     ) -> None:
         self._client_id = client_id.encode()
+        self._expected = expected
         self._software_name = software_name
         self._software_version = software_version
         self._max_in_flight = max_in_flight
@@ -132,7 +146,8 @@ class ClientConnection:
         Raises:
             ProtocolViolation: it does not answer the oldest open request.
             UnsupportedByPeer: there is no common version of ApiVersions.
-            ApiError: the peer refused to tell its versions.
+            ApiError: the peer refused ApiVersions; REBOOTSTRAP_REQUIRED if it is not the expected
+                broker.
         """
         if not self._open:
             raise ProtocolViolation("the broker sent an answer although no request is open")
@@ -153,6 +168,8 @@ class ClientConnection:
             client_software_name=self._software_name,
             client_software_version=self._software_version,
         )
+        if self._expected is not None:
+            question.cluster_id, question.node_id = self._expected
         return self._enqueue(question, ApiVersionsResponse, version)[1]
 
     def _enqueue(
@@ -207,7 +224,7 @@ class ClientConnection:
         version = 0 if refused else opened.version
         response, _ = decode(ApiVersionsResponse, version, frame, body)
         if not refused:
-            raise_for(response.error_code, "ApiVersions")
+            self._check(response.error_code)
             self._versions = PeerVersions.of(response)
             return Negotiated(self._versions)
         served = PeerVersions.of(response).served(ApiVersionsRequest.API_KEY)
@@ -216,6 +233,11 @@ class ClientConnection:
         if retry >= opened.version:
             raise UnsupportedByPeer(f"the broker refuses ApiVersions version {opened.version}")
         return SendAgain(self._ask_versions(retry))
+
+    def _check(self, code: int) -> None:
+        if code == ErrorCode.REBOOTSTRAP_REQUIRED and self._expected is not None:
+            raise_for(code, "ApiVersions", f"this is not {self._expected}")
+        raise_for(code, "ApiVersions")
 
 
 def _skip_tagged_fields(frame: memoryview, position: int) -> int:

@@ -76,5 +76,6 @@ def error_for(number: int, subject: str, message: str | None = None) -> ApiError
 def is_worth_retrying(error: BaseException) -> bool:
     """Return True if the same request may succeed after a pause and with fresh metadata."""
     if isinstance(error, ApiError):
-        return error.code in RETRIABLE
+        # The next attempt begins with the bootstrap servers (KIP-1102).
+        return error.code in RETRIABLE or error.code is ErrorCode.REBOOTSTRAP_REQUIRED
     return isinstance(error, ConnectionLost | RequestTimedOut)

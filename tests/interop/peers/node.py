@@ -21,7 +21,7 @@ from typing import ClassVar
 import psutil
 
 from peers.java_tools import QUICK_JVM, java_command
-from peers.paths import JAVA_SOURCES, SPINDLE, PeerUnavailable
+from peers.paths import JAVA_SOURCES, RELEASE, SPINDLE, PeerUnavailable, kafka_release
 from peers.ports import free_ports
 
 READY = "Kafka Server started"
@@ -293,6 +293,12 @@ class SpindleNode(Node):
             "-c",
             str(self.properties_file),
         ]
+
+    def format(self, *extra: str) -> subprocess.CompletedProcess[str]:
+        """Format the directories, with feature levels that an older neighbour knows, too."""
+        if kafka_release() != RELEASE and "--release-version" not in extra:
+            extra = (*extra, "--release-version", kafka_release())
+        return super().format(*extra)
 
     def start_command(self) -> list[str]:
         return [self._spindle(), "server", "start", str(self.properties_file)]

@@ -3,9 +3,10 @@
 It is not thread-safe: every task, and the driver's planning, uses its own.
 """
 
+import contextlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Self, TypeVar
 
 from spindle.client.blocking.security import ClientSecurity
@@ -19,6 +20,7 @@ from spindle.client.cluster_metadata import (
     metadata_request,
 )
 from spindle.client.configs import describe_configs_request, described_configs
+from spindle.client.connection import ExpectedBroker
 from spindle.client.errors import (
     BrokerNotRunning,
     ClientError,
@@ -50,7 +52,7 @@ from spindle.protocol.messages.describe_cluster import (
 from spindle.protocol.messages.describe_configs import DescribeConfigsResponse
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from spindle.protocol.messages.list_offsets import ListOffsetsResponse
-from spindle.protocol.messages.metadata import MetadataResponse
+from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from spindle.protocol.messages.produce import ProduceResponse
 from spindle.protocol.sentinels import ACKS_ALL
 
@@ -69,7 +71,12 @@ class WireClient:
     more often than the cluster is down. A topic that no broker knows is waited for only for
     seconds, because brokers hear of a new topic within that time.
 
+    Once the client knows the cluster, each broker that it connects to has to be the one that the
+    metadata names (KIP-1242). A broker that is another one, or that asks for it in an answer to
+    Metadata (KIP-1102), makes the client begin again with the bootstrap servers.
+
     Args:
+        cluster_id: The cluster, if the caller knows it; None for that of the bootstrap servers.
         sleep: Waits for a time in seconds, as `time.sleep` does.
         clock: A clock in seconds that only goes forward, as `time.monotonic`.
     """
@@ -78,6 +85,7 @@ class WireClient:
         self,
         settings: ClientSettings,
         *,
+        cluster_id: str | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -89,13 +97,21 @@ class WireClient:
         self._known_topics: tuple[str, ...] = ()
         self._brokers: Mapping[int, BrokerAddress] = {}
         self._active: BrokerAddress | None = None
-        self._connections: dict[HostPort, BlockingConnection] = {}
+        self._given_cluster_id = cluster_id
+        self._cluster_id = cluster_id
+        self._has_reached_cluster = False
+        self._connections: dict[tuple[HostPort, ExpectedBroker | None], BlockingConnection] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of the cluster; None before the first answer to Metadata."""
+        return self._cluster_id
 
     def close(self) -> None:
         """Close all connections."""
@@ -122,8 +138,7 @@ class WireClient:
         """
 
         def attempt() -> TopicView:
-            request = metadata_request([name], create=True)
-            view = cluster_view(self._any_connection().request(request, MetadataResponse))
+            view = self._ask_metadata(metadata_request([name], create=True))
             for partition in view.topic(name).partitions:
                 view.leader_of(TopicPartition(name, partition))
             return view.topic(name)
@@ -227,9 +242,7 @@ class WireClient:
             ClientError: the leader cannot be reached.
         """
         leader = self.current_view((partition.topic,)).leader_of(partition)
-        return BlockingConnection.open(
-            HostPort(leader.host, leader.port), self.settings, self._security
-        )
+        return self._open(HostPort(leader.host, leader.port), self._expected(leader))
 
     def ask(
         self,
@@ -305,8 +318,10 @@ class WireClient:
                 if not was_cached:
                     raise
             except (ApiError, ClientError) as error:
-                never_connected = not self._brokers and isinstance(error, ConnectionLost)
-                if never_connected or not is_worth_retrying(error):
+                is_first_contact = not self._has_reached_cluster
+                if is_first_contact and isinstance(error, ConnectionLost):
+                    raise
+                if not is_worth_retrying(error):
                     raise
                 if not isinstance(error, NotInMetadata):
                     unknown_until = math.inf
@@ -323,11 +338,16 @@ class WireClient:
             pause_ms = min(2 * pause_ms, self.settings.retry_backoff_max_ms)
 
     def _fetch_metadata(self, topics: Sequence[str] | None) -> ClusterView:
-        view = cluster_view(
-            self._any_connection().request(metadata_request(topics), MetadataResponse)
-        )
+        view = self._ask_metadata(metadata_request(topics))
         self._brokers = view.brokers
+        self._has_reached_cluster = True
+        self._cluster_id = self._given_cluster_id or view.cluster_id
         return view
+
+    def _ask_metadata(self, request: MetadataRequest) -> ClusterView:
+        connection = self._any_connection()
+        with self._bootstrapping_again():
+            return cluster_view(connection.request(request, MetadataResponse))
 
     def current_view(self, topics: Sequence[str]) -> ClusterView:
         """Return the cached view if it has these topics, else a fresh one; no retry."""
@@ -361,14 +381,38 @@ class WireClient:
         Raises:
             ClientError: the broker cannot be reached.
         """
-        return self._connect(HostPort(broker.host, broker.port))
+        return self._connect(HostPort(broker.host, broker.port), self._expected(broker))
 
-    def _connect(self, address: HostPort) -> BlockingConnection:
-        connection = self._connections.get(address)
+    def _connect(self, address: HostPort, expected: ExpectedBroker | None) -> BlockingConnection:
+        connection = self._connections.get((address, expected))
         if connection is None or not connection.is_open:
-            connection = BlockingConnection.open(address, self.settings, self._security)
-            self._connections[address] = connection
+            connection = self._open(address, expected)
+            self._connections[address, expected] = connection
         return connection
+
+    def _open(self, address: HostPort, expected: ExpectedBroker | None) -> BlockingConnection:
+        with self._bootstrapping_again():
+            return BlockingConnection.open(address, self.settings, self._security, expected)
+
+    def _expected(self, broker: BrokerAddress) -> ExpectedBroker | None:
+        """Return what a broker has to be; None if it is not known or not to be checked."""
+        is_checked = self.settings.rebootstraps and self.settings.checks_cluster
+        if not is_checked or self._cluster_id is None:
+            return None
+        return ExpectedBroker(self._cluster_id, broker.node_id)
+
+    @contextlib.contextmanager
+    def _bootstrapping_again(self) -> Iterator[None]:
+        """Forget the cluster if a broker asks for it, so that the next attempt bootstraps again."""
+        try:
+            yield
+        except ApiError as error:
+            if error.code is ErrorCode.REBOOTSTRAP_REQUIRED and self.settings.rebootstraps:
+                self.close()
+                self.forget_metadata()
+                self._brokers = {}
+                self._cluster_id = self._given_cluster_id
+            raise
 
     def _any_connection(self) -> BlockingConnection:
         """Return a connection to a broker; with bootstrap controllers, to the active controller."""
@@ -383,6 +427,8 @@ class WireClient:
         answer = self._reachable().request(request, DescribeClusterResponse, first_version=1)
         if answer.error_code:
             raise ApiError(ErrorCode(answer.error_code), answer.error_message)
+        self._has_reached_cluster = True
+        self._cluster_id = answer.cluster_id
         self._brokers = {
             node.broker_id: BrokerAddress(node.broker_id, node.host, node.port, node.rack)
             for node in answer.brokers
@@ -394,11 +440,17 @@ class WireClient:
 
     def _reachable(self) -> BlockingConnection:
         """Return a connection to the first node that answers; try the known nodes first."""
-        known = [HostPort(b.host, b.port) for b in self._brokers.values()]
+        known = [
+            (HostPort(broker.host, broker.port), self._expected(broker))
+            for broker in self._brokers.values()
+        ]
+        bootstrap = [(address, None) for address in self.settings.bootstrap_servers]
+        if known and not self.settings.rebootstraps:
+            bootstrap = []
         failures = []
-        for address in dict.fromkeys((*known, *self.settings.bootstrap_servers)):
+        for address, expected in dict.fromkeys((*known, *bootstrap)):
             try:
-                return self._connect(address)
+                return self._connect(address, expected)
             except (ConnectionLost, RequestTimedOut) as error:
                 failures.append(str(error))
         raise ConnectionLost(f"no broker could be reached: {'; '.join(failures)}")

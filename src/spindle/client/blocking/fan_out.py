@@ -57,7 +57,8 @@ def client_of_broker(client: WireClient, node: ClusterNode, wait_ms: int) -> Wir
             request_timeout_ms=wait_ms,
             api_timeout_ms=wait_ms,
             connect_timeout_ms=min(wait_ms, settings.connect_timeout_ms),
-        )
+        ),
+        cluster_id=client.cluster_id,
     )
 
 

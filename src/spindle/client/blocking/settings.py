@@ -21,6 +21,7 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,30}")
 _MAX_INT: Final = 2**31 - 1
 _MAX_LONG: Final = 2**63 - 1
 _MAX_PORT: Final = 65535
+_REBOOTSTRAP: Final = "rebootstrap"
 _CLIENT_ID: Final = "spindle-pipeline"
 _FETCH_MAX_BYTES: Final = 8 * 1024 * 1024
 
@@ -42,10 +43,16 @@ class ClientSettings:
 
     Attributes:
         asks_controllers: The bootstrap servers are controllers; ask the active one (KIP-919).
+        rebootstraps: Begin again with the bootstrap servers when no known broker can be reached
+            or a broker asks for it (metadata.recovery.strategy, KIP-899).
+        checks_cluster: Send brokers the cluster and node id that are expected of them
+            (metadata.cluster.check.enable, KIP-1242).
     """
 
     bootstrap_servers: tuple[HostPort, ...]
     asks_controllers: bool = False
+    rebootstraps: bool = True
+    checks_cluster: bool = True
     client_id: str = _CLIENT_ID
     isolation_level: int = READ_UNCOMMITTED
     rack: str = ""
@@ -73,6 +80,8 @@ def client_settings(properties: Mapping[str, str]) -> ClientSettings:
             controllers or properties.get("bootstrap.servers", "")
         ),
         asks_controllers=bool(controllers),
+        rebootstraps=_rebootstraps(properties.get("metadata.recovery.strategy", _REBOOTSTRAP)),
+        checks_cluster=_boolean(properties, "metadata.cluster.check.enable", default=True),
         client_id=properties.get("client.id", _CLIENT_ID),
         isolation_level=isolation_level(properties.get("isolation.level", "read_uncommitted")),
         rack=properties.get("client.rack", ""),
@@ -113,6 +122,24 @@ def isolation_level(text: str) -> int:
         allowed = " or ".join(_ISOLATION_LEVELS)
         raise ConfigError(f"isolation.level is {text!r}, want {allowed}")
     return level
+
+
+def _rebootstraps(strategy: str) -> bool:
+    known = strategy.strip().lower()
+    if known not in (_REBOOTSTRAP, "none"):
+        raise ConfigError(
+            f"metadata.recovery.strategy is {strategy!r}, want {_REBOOTSTRAP} or none"
+        )
+    return known == _REBOOTSTRAP
+
+
+def _boolean(properties: Mapping[str, str], key: str, *, default: bool) -> bool:
+    text = properties.get(key)
+    if text is None:
+        return default
+    if text.strip().lower() not in ("true", "false"):
+        raise ConfigError(f"{key} is {text!r}, want true or false")
+    return text.strip().lower() == "true"
 
 
 def _bootstrap_servers(text: str) -> tuple[HostPort, ...]:

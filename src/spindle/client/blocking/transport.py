@@ -11,6 +11,7 @@ from spindle.client.blocking.security import ClientSecurity
 from spindle.client.blocking.settings import ClientSettings, HostPort
 from spindle.client.connection import (
     ClientConnection,
+    ExpectedBroker,
     Negotiated,
     Received,
     ReceivedAnswer,
@@ -26,7 +27,7 @@ from spindle.client.framing import FrameReader
 from spindle.client.security.login import LoginFlow, renewal_due_s
 from spindle.client.security.tls_failures import alert
 from spindle.client.versions import PeerVersions
-from spindle.common.errors import ProtocolViolation
+from spindle.common.errors import ApiError, ProtocolViolation
 from spindle.common.ports import Bytes
 from spindle.protocol.message import Message
 
@@ -48,26 +49,35 @@ class BlockingConnection:
         opened: socket.socket,
         settings: ClientSettings,
         security: ClientSecurity,
+        expected: ExpectedBroker | None = None,
     ) -> None:
         self.address = address
+        self._expected = expected
         self._socket = opened
         self._settings = settings
         self._security = security
-        self._state = ClientConnection(settings.client_id)
+        self._state = ClientConnection(settings.client_id, expected=expected)
         self._frames = FrameReader(reuse_buffer=True)
         self._renewal_due_s: float | None = None
         self._has_answered = False
 
     @classmethod
     def open(
-        cls, address: HostPort, settings: ClientSettings, security: ClientSecurity | None = None
+        cls,
+        address: HostPort,
+        settings: ClientSettings,
+        security: ClientSecurity | None = None,
+        expected: ExpectedBroker | None = None,
     ) -> Self:
         """Connect, log in if the settings say so, and negotiate versions.
 
         Args:
             security: That of the other connections of the client; None for one of its own.
+            expected: The broker that has to answer; None accepts any.
 
         Raises:
+            ApiError: the peer is not the expected broker (REBOOTSTRAP_REQUIRED), or refused
+                ApiVersions.
             ConnectionLost: the address refuses connections, or the peer closed this one.
             RequestTimedOut: the peer did not answer in time.
             ProtocolViolation: the peer does not speak the protocol.
@@ -94,7 +104,7 @@ class BlockingConnection:
         except BaseException:
             opened.close()
             raise
-        connection = cls(address, secured, settings, security)
+        connection = cls(address, secured, settings, security, expected)
         try:
             with connection._closing_on_failure():
                 connection._negotiate()
@@ -206,7 +216,7 @@ class BlockingConnection:
             return
         self._follow(course)
         # Brokers may tell less before the login than after it, so ask again.
-        self._state = ClientConnection(self._settings.client_id)
+        self._state = ClientConnection(self._settings.client_id, expected=self._expected)
         self._negotiate()
 
     def _renew_session(self) -> None:
@@ -279,6 +289,8 @@ class BlockingConnection:
                     return self._state.receive_frame(frame)
             except ProtocolViolation as violation:
                 raise ProtocolViolation(f"{self.address}: {violation}") from None
+            except ApiError as refusal:
+                raise ApiError(refusal.code, f"{self.address}: {refusal.message}") from None
 
     @contextlib.contextmanager
     def _closing_on_failure(self) -> Iterator[None]:
