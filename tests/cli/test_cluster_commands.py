@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -28,8 +29,11 @@ from spindle.client.admin.cluster import (
 )
 from spindle.client.admin.partitions import Reassignment
 from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.fan_out import log_dirs_of
 from spindle.client.cluster_metadata import BrokerAddress, ClusterView, PartitionView, TopicView
 from spindle.client.disks import CordonView
+from spindle.client.errors import RequestTimedOut
+from spindle.client.log_dirs import LogDirView
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
@@ -203,6 +207,29 @@ def test_log_dirs_names_brokers_whose_directories_are_unknown(
     assert third == "the log directories of broker 3 are unknown: it is fenced"
     # Brokers that were not asked for have no line.
     say("kafka", "log-dirs", "--describe", "--broker-list", "1")
+
+
+def test_log_dirs_asks_all_brokers_at_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, say: Say
+) -> None:
+    real_metadata, all_are_asked = WireClient.metadata, Barrier(2, timeout=10)
+
+    def of_two(client: WireClient, topics: Sequence[str] | None = None) -> ClusterView:
+        view = real_metadata(client, topics)
+        return replace(view, brokers={**view.brokers, 2: replace(view.brokers[1], node_id=2)})
+
+    def log_dirs_of_all(client: WireClient, broker: BrokerAddress) -> list[LogDirView]:
+        all_are_asked.wait()
+        if broker.node_id == 2:
+            raise RequestTimedOut("no answer within 10 s")
+        return log_dirs_of(client, broker)
+
+    monkeypatch.setattr(WireClient, "metadata", of_two)
+    monkeypatch.setattr(log_dirs, "log_dirs_of", log_dirs_of_all)
+    assert run(("kafka", "log-dirs", "--describe", "--json")) == 1
+    out, err = capsys.readouterr()
+    assert [broker["broker"] for broker in json.loads(out)["brokers"]] == [1]
+    assert err == "the log directories of broker 2 are unknown: no answer within 10 s\n"
 
 
 def test_the_status_of_a_node(

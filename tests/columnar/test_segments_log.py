@@ -185,6 +185,40 @@ def test_open_transactions_come_from_the_newest_snapshot(tmp_path: Path) -> None
         last_stable_offset(SegmentLog(writer.path), 6)
 
 
+@pytest.mark.parametrize("damage", ["length", "checksum"])
+def test_the_last_stable_offset_is_unknown_behind_a_damaged_batch(
+    tmp_path: Path, damage: str
+) -> None:
+    writer = ReplicaWriter(format_directory(tmp_path / "d1"), PARTITION)
+    writer.append_records(simple_records(2))
+    segment = writer.path / "00000000000000000000.log"
+    position = segment.stat().st_size
+    transactional(writer, 1)  # 2, 3: open
+    writer.roll()
+    writer.append_records(simple_records(2))
+    data = bytearray(segment.read_bytes())
+    data[position + {"length": 8, "checksum": -1 - position}[damage]] ^= 0x7F
+    segment.write_bytes(data)
+    log = SegmentLog(writer.path)
+    assert last_stable_offset(log, 2) == 2, "the damage is behind the end"
+    with pytest.raises(CorruptLog, match=f"0.log at byte {position}: .*offset 2"):
+        last_stable_offset(log, 6)
+    assert last_stable_offset(log, 6, passes_damage=True) == (6 if damage == "length" else 2)
+
+
+def test_damage_before_the_newest_snapshot_does_not_hide_the_last_stable_offset(
+    tmp_path: Path,
+) -> None:
+    writer = ReplicaWriter(format_directory(tmp_path / "d1"), PARTITION)
+    transactional(writer, 1)  # 0, 1
+    segment = writer.path / "00000000000000000000.log"
+    segment.write_bytes(segment.read_bytes()[:-1] + b"x")
+    writer.roll()
+    (writer.path / "00000000000000000002.snapshot").write_bytes(snapshot({1: 0}))
+    writer.append_records(simple_records(2))
+    assert last_stable_offset(SegmentLog(writer.path), 4) == 0
+
+
 def test_aborted_transactions_that_overlap_a_range(tmp_path: Path) -> None:
     writer = ReplicaWriter(format_directory(tmp_path / "d1"), PARTITION)
     writer.append_records(simple_records(10))

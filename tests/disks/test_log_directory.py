@@ -32,6 +32,7 @@ def opened(files: MemoryFileSystem | None = None) -> DirectoryStore:
     storage = new_storage(files)
     directory = DirectoryStore(storage.file_system, ROOT)
     directory.load(config_of, NOW_MS)
+    directory.settle_missing(directory.missing_at_start)  # as after the first metadata
     return directory
 
 
@@ -77,13 +78,51 @@ def test_logs_with_records_that_are_missing_are_known_until_they_are_created() -
     assert offsets(files, "recovery-point-offset-checkpoint")[A0] == 0
 
 
+def loaded(files: MemoryFileSystem) -> DirectoryStore:
+    """Return a directory before it is known which replicas it needs."""
+    directory = DirectoryStore(files, ROOT)
+    directory.load(config_of, NOW_MS)
+    return directory
+
+
+@pytest.mark.parametrize("lost", ["recovery-point-offset", "replication-offset"])
+@pytest.mark.parametrize("content", [None, b"0\n5\n", b""])
+def test_without_a_checkpoint_of_all_logs_any_log_may_be_missing(
+    lost: str, content: bytes | None
+) -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0, B0, count=0)
+    directory.close(1)
+    assert not loaded(files).may_lack(A1)
+    path = f"{ROOT}/{lost}-checkpoint"
+    files.remove(path)
+    if content is not None:
+        files.write_atomically(path, content)
+    for _ in range(2):  # a start that ends before it knows the metadata settles nothing
+        again = loaded(files)
+        assert again.may_lack(A1)
+        again.close(1)
+    again = loaded(files)
+    again.settle_missing({A1})
+    assert again.may_lack(A1)
+    assert not again.may_lack(B0), "a later topic"
+    again.close(1)
+    again = loaded(files)
+    assert again.may_lack(A1), "the next start has to know it as well"
+    create(again, A1)
+    again.settle_missing(())
+    again.close(1)
+    assert not loaded(files).may_lack(A1)
+
+
 def test_the_entries_of_a_missing_log_that_no_replica_needs_are_dropped() -> None:
     files = MemoryFileSystem()
     opened(files)
     write_offset_checkpoint(files, f"{ROOT}/replication-offset-checkpoint", {A0: 3, A1: 0})
     directory = opened(files)
     assert directory.missing_at_start == {A0}
-    directory.forget_missing([A0])
+    directory.settle_missing(())
     directory.checkpoint_high_watermarks()
     assert offsets(files, "replication-offset-checkpoint") == {}
 
@@ -201,7 +240,7 @@ def test_a_malformed_checkpoint_is_replaced_if_no_record_depends_on_it(
     files.write_atomically(f"{ROOT}/{name}-offset-checkpoint", content)
     (log,) = DirectoryStore(files, ROOT).load(config_of, NOW_MS).current
     assert (log.log_end_offset, log.recovery_point, log.high_watermark) == (3, 0, 0)
-    assert files.read_bytes(f"{ROOT}/{name}-offset-checkpoint") == b"0\n0\n"
+    assert files.read_bytes(f"{ROOT}/{name}-offset-checkpoint") == b""
 
 
 @pytest.mark.parametrize(
@@ -216,7 +255,7 @@ def test_a_malformed_checkpoint_of_compaction_is_written_anew(content: bytes) ->
     again = DirectoryStore(files, ROOT)
     assert [log.topic_partition for log in again.load(config_of, NOW_MS).current] == [A0]
     assert again.cleaner_offset(A0) is None
-    assert files.read_bytes(f"{ROOT}/cleaner-offset-checkpoint") == b"0\n0\n"
+    assert files.read_bytes(f"{ROOT}/cleaner-offset-checkpoint") == b""
 
 
 def test_a_new_log_does_not_inherit_how_far_an_earlier_one_was_clean_at_the_start() -> None:

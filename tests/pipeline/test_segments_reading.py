@@ -368,3 +368,12 @@ def test_read_committed_stops_at_the_last_stable_offset(tmp_path: Path) -> None:
     assert offsets() == [0, 1, 3, 4, 6, 7, 8, 9]
     assert offsets(isolationLevel="read_committed") == [3, 4]
     assert offsets(isolationLevel="read_committed", maxRecordsPerPartition="1") == [3, 4]
+    (directory / ".kafka_cleanshutdown").touch()
+    segment = writer.path / "00000000000000000000.log"
+    data = bytearray(segment.read_bytes())
+    last = data.rindex((8).to_bytes(8))  # the base offset of the last batch
+    data[last - 1] ^= 1  # in the open transaction
+    segment.write_bytes(data)
+    with pytest.raises(CorruptLog, match=r"offset 6.*corruptBatches"):
+        offsets(isolationLevel="read_committed")
+    assert 8 in offsets(isolationLevel="read_uncommitted", corruptBatches="skip")

@@ -156,7 +156,13 @@ class BrokerScenario:
         settings: by topic, what differs from the defaults of `topic_settings`.
     """
 
-    def __init__(self, brokers: Sequence[int] = (1, 2, 3), *, directories: int = 1) -> None:
+    def __init__(
+        self,
+        brokers: Sequence[int] = (1, 2, 3),
+        *,
+        directories: int = 1,
+        is_started: bool = True,
+    ) -> None:
         self.loop = SimulatedLoop()
         self.cluster = ClusterImage()
         for broker_id in brokers:
@@ -185,7 +191,8 @@ class BrokerScenario:
             lambda: uuid(self._random.randrange(1 << 40, 1 << 41)),
         )
         self.metadata.on_publication(Publication(MetadataDelta(self.image), self.image, 0))
-        self._start()
+        if is_started:
+            self._start()
 
     def _directory(self, number: int) -> LogDirectory:
         path = f"/disk{number}"
@@ -194,6 +201,16 @@ class BrokerScenario:
         store = DirectoryStore(self.files, path)
         store.load(lambda topic: LogConfig(), NOW_MS)
         return LogDirectory(path, directory_of(ME, number), executor, store)
+
+    def start(self, broker_epoch: int) -> None:
+        """Let the broker react for the first time; on its disk was the metadata of `__init__`.
+
+        Args:
+            broker_epoch: of the last run, in which it stopped; -1 if it was killed.
+        """
+        self.hear()
+        self.metadata.stopped(ME, broker_epoch)
+        self._start()
 
     def _start(self) -> None:
         async def start() -> None:

@@ -325,6 +325,45 @@ def test_a_log_with_records_that_is_missing_from_an_online_directory_is_reported
     assert where not in s.directories[0].store.missing_at_start
 
 
+def test_a_log_stays_offline_if_the_checkpoints_that_would_name_it_are_lost() -> None:
+    s = BrokerScenario()
+    s.directories[0].store.lacks_checkpoints = True
+    topic_id = s.cluster.create("t", [1, 2], directories=[[directory_of(1), directory_of(2)]])
+    s.publish()
+    assert s.replicas.lookup("t", 0) is None
+    assert s.misplaced == [(topic_id, 0, DIRECTORY_LOST)]
+    s.create("later", [1])
+    assert s.partition("later").leader is not None
+
+
+def test_a_log_is_missing_from_any_directory_if_none_is_recorded() -> None:
+    """Before KIP-858 the metadata records no directories."""
+    s = BrokerScenario(directories=2)
+    s.directories[1].store.missing_at_start.add(TopicPartition("t", 0))
+    s.create("t", [1])
+    assert s.replicas.lookup("t", 0) is None
+
+
+def test_a_missing_log_says_nothing_about_a_topic_created_while_the_broker_was_down() -> None:
+    where = TopicPartition("t", 0)
+    s = BrokerScenario(is_started=False)
+    s.directories[0].store.missing_at_start.add(where)
+    s.cluster.create("t", [1], directories=[[directory_of(1)]])
+    s.start(s.cluster.broker_epoch(1))
+    assert s.partition().leader is not None
+
+
+@pytest.mark.parametrize("broker_epoch", [-1, 3])
+def test_metadata_older_than_the_last_stop_does_not_show_when_a_topic_was_created(
+    broker_epoch: int,
+) -> None:
+    s = BrokerScenario(is_started=False)
+    s.directories[0].store.missing_at_start.add(TopicPartition("t", 0))
+    s.cluster.create("t", [1], directories=[[directory_of(1)]])
+    s.start(broker_epoch)
+    assert s.replicas.lookup("t", 0) is None
+
+
 def test_a_missing_log_says_nothing_about_a_later_topic_of_its_name() -> None:
     where = TopicPartition("t", 0)
     s = BrokerScenario()

@@ -9,11 +9,21 @@ import pytest
 from verification.simulation.mutant import applied
 from verification.simulation.mutants import MUTANTS
 from verification.simulation.run import SimulationOutcome, simulate
-from verification.simulation.scenario import FaultRates, Scenario, Workload, draw_disks
+from verification.simulation.scenario import (
+    FaultRates,
+    Scenario,
+    Workload,
+    draw_disks,
+    draw_vanishing,
+)
 
 SEEDS = 60
 # The seed that finds this mutant; the seeds behind it follow.
-FIRST = {"files of damaged replicas rebuilt": 86}
+FIRST = {
+    "files of damaged replicas rebuilt": 86,
+    "missing logs created empty": 6,
+    "lost checkpoints taken for a proof": 8,
+}
 # A retirement that a stop breaks off; a move asked for while the replica is offline; the end of the
 # faults between an empty disk and its re-admission; a heartbeat to a coordinator that loads.
 FAILED_ONCE = (210088, 210095, 210204, 210253)
@@ -71,6 +81,10 @@ def audited(seed: int) -> SimulationOutcome:
     )
 
 
+def vanishing(seed: int) -> SimulationOutcome:
+    return simulate(draw_vanishing(seed))
+
+
 RUNS = (
     isolated_failure,
     cordoned,
@@ -82,6 +96,7 @@ RUNS = (
     moves_amid_changes,
     rebuilt,
     audited,
+    vanishing,
 )
 
 
@@ -121,6 +136,8 @@ def test_no_fault_alone_breaks_a_promise(run: Run, seed: int) -> None:
         (moves_amid_changes, "beginning moves not counted"),
         (rebuilt, "rebuilt before leaving the ISR"),
         (audited, "files of damaged replicas rebuilt"),
+        (vanishing, "missing logs created empty"),
+        (vanishing, "lost checkpoints taken for a proof"),
     ],
 )
 def test_a_mutant_is_caught(run: Run, name: str) -> None:

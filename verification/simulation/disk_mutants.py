@@ -206,6 +206,11 @@ def _leave_at_once(original: Function) -> Function:
     return leave_isr
 
 
+def _trust_entries(original: Function) -> Function:
+    """Take a log for one without records if no checkpoint has an entry, even if all were lost."""
+    return lambda self, where: where in self.missing_at_start
+
+
 DISK_MUTANTS: Final[dict[str, Mutant]] = {
     "files of damaged replicas rebuilt": Mutant(
         _Repairs,
@@ -235,6 +240,8 @@ DISK_MUTANTS: Final[dict[str, Mutant]] = {
     "flush request lost by a roll": Mutant(
         DirectoryStore, "complete_flushes", _serve_requests_at_the_end
     ),
+    "missing logs created empty": Mutant(DirectoryStore, "may_lack", always(False)),
+    "lost checkpoints taken for a proof": Mutant(DirectoryStore, "may_lack", _trust_entries),
     "failed directories not reported": Mutant(BrokerLifecycle, "directory_failed", nothing),
     "followers kept in the ISR after a failure": Mutant(
         BrokerChangeRecords, "directory_failed", _elect_only

@@ -10,6 +10,7 @@ from spindle.config.broker_keys.spindle import HANG_TIMEOUT
 from spindle.testing.filesystem import Fault
 from verification.simulation.cluster import SimulatedCluster, SimulatedNode
 from verification.simulation.disk_nemesis import DiskNemesis
+from verification.simulation.folder_nemesis import FolderNemesis
 from verification.simulation.invariants import Invariants
 from verification.simulation.loop import SimulatedLoop
 from verification.simulation.move_nemesis import MoveNemesis
@@ -51,6 +52,7 @@ class Nemesis:
         self._disks = DiskNemesis(
             self, cluster, invariants, history, loop, Random(f"disks of {cluster.scenario.seed}")
         )
+        self._folders = FolderNemesis(self, cluster, invariants, history)
         self._moves = MoveNemesis(self, self._disks, cluster, invariants, history, loop)
 
     async def run(self, duration_s: float) -> None:
@@ -74,6 +76,7 @@ class Nemesis:
             disks.cut_power_after(None)
             disks.slowness_s.clear()
             disks.release_all()
+            self._folders.heal(node)
             if disks.has_faults or node.offline_directories:
                 disks.heal_all()
                 node.kill()
@@ -102,6 +105,7 @@ class Nemesis:
             if random.random() < chance * _PERIOD_S * 4:
                 action()
         self._moves.disturb(_PERIOD_S * 4)
+        self._folders.disturb(_PERIOD_S * 4)
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
         """Go on with the work beside all others, until everything is healed."""

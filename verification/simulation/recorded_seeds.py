@@ -7,7 +7,7 @@ replaced.
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from verification.simulation.scenario import Scenario, draw, draw_cleaning
+from verification.simulation.scenario import Scenario, draw, draw_cleaning, draw_vanishing
 
 
 class RecordedSeed(NamedTuple):
@@ -29,7 +29,9 @@ RECORDED_SEEDS: Final = {
     "epochs hidden from leaders": RecordedSeed(16),
     "gaps not verified": RecordedSeed(78, draw_cleaning),
     "last offsets lost by compaction": RecordedSeed(30),
+    "lost checkpoints taken for a proof": RecordedSeed(8, draw_vanishing),
     "markers dropped by compaction": RecordedSeed(17),
+    "missing logs created empty": RecordedSeed(6, draw_vanishing),
     "moves without the controller": RecordedSeed(16),
     "offsets of aborted transactions kept": RecordedSeed(45),
     "overtaken assignment delivered": RecordedSeed(9),

@@ -91,6 +91,8 @@ class FaultRates:
         rebuilt: a follower is rebuilt from its leader; its process may be killed, its directory
             fail, or the rebuild be cancelled meanwhile.
         audited: files of a directory are damaged while its node is down, and `audit --apply` runs.
+        vanish: a broker starts without the folders of some replicas, maybe without the checkpoints
+            that name them, or with an empty folder in place of a disk; later they are back.
         shuffled: log.dirs has another order after a restart, or its disks are swapped.
         checkpoints: a broker is killed, and the checkpoints of recovery points and compaction that
             its next start finds are older, missing or torn.
@@ -124,6 +126,7 @@ class FaultRates:
     checkpoints: float = 0.0
     outage: float = 0.0
     audited: float = 0.0
+    vanish: float = 0.0
     clock: float = 0.0
     loss: float = 0.0
     breaking: float = 0.0
@@ -326,6 +329,9 @@ def draw_disks(seed: int) -> Scenario:
     rebuilding = Random(f"rebuilt {seed}")
     if rebuilding.random() < 0.3:
         chances = replace(chances, rebuilt=0.5 * rebuilding.random())
+    vanishing = Random(f"vanish {seed}")
+    if vanishing.random() < 0.25:
+        chances = replace(chances, vanish=0.1 + 0.3 * vanishing.random())
     deeds = Workload(
         directories=random.random() < 0.4,
         cordons=random.random() < 0.5,
@@ -353,6 +359,11 @@ def draw_disks(seed: int) -> Scenario:
         fault_s=random.choice((4.0, 8.0)),
         release=None,
     )
+
+
+def draw_vanishing(seed: int) -> Scenario:
+    """Return the scenario of a seed in which folders of replicas vanish, and nothing else."""
+    return replace(draw_disks(seed), chances=FaultRates(vanish=0.3), deeds=Workload(), fault_s=8.0)
 
 
 def draw_cleaning(seed: int) -> Scenario:

@@ -97,6 +97,32 @@ class SegmentLog:
                     yield Position(segment, at, header.base_offset), header
             position = 0
 
+    def undamaged_headers(self, start: Position, end: int) -> Iterator[BatchHeader]:
+        """Yield headers from `start` to the offset `end` (exclusive), over segments.
+
+        The checksums of batches with a producer id are verified.
+
+        Raises:
+            CorruptLog: bytes before `end` are no batch, or a checksum is wrong.
+        """
+        index = self._segment_index(start.segment.base_offset)
+        position, next_offset = start.position, start.offset
+        for segment in self.segments[index:]:
+            if segment.base_offset >= end:
+                return
+            path, next_offset = str(segment.path), max(next_offset, segment.base_offset)
+            with open_segment(segment) as file:
+                for at, header in walk_headers(file, position, path):
+                    if header.base_offset >= end:
+                        return
+                    if header.has_producer_id:
+                        _check_batch(file, at, header, path)
+                    yield header
+                    position, next_offset = at + header.size_bytes, header.next_offset
+            if position < segment.size_bytes and next_offset < end:
+                raise CorruptLog(path, position, f"no whole batch at offset {next_offset}")
+            position = 0
+
     def end_offset(self, checked_from: int | None = None, *, checks_crcs: bool = True) -> int:
         """Return the log end offset: the one after the last whole batch with a valid CRC.
 
@@ -215,6 +241,15 @@ def _boundary(file: Any, segment: SegmentFile, position: int, relative: int) -> 
         and header.base_offset <= header.last_offset <= segment.base_offset + relative
     )
     return Position(segment, position, header.base_offset) if is_batch else None
+
+
+def _check_batch(file: Any, position: int, header: BatchHeader, path: str) -> None:
+    try:
+        check_crc(os.pread(file.fileno(), header.size_bytes, position), 0, header)
+    except CorruptRecords as error:
+        raise CorruptLog(
+            path, position, f"batch at offset {header.base_offset}: {error}"
+        ) from error
 
 
 def _valid_prefix(

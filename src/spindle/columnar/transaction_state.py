@@ -44,17 +44,25 @@ def overlapping(
     )
 
 
-def last_stable_offset(log: SegmentLog, end: int) -> int:
+def last_stable_offset(log: SegmentLog, end: int, *, passes_damage: bool = False) -> int:
     """Return the first offset of the oldest transaction that is open at `end`, or `end` itself.
 
+    Args:
+        passes_damage: go on behind damaged bytes. A transaction that begins in them is not known,
+            so the offset may be too high.
+
     Raises:
-        CorruptLog: a producer snapshot is not in its format.
+        CorruptLog: a producer snapshot is not in its format, or batches behind it are damaged.
     """
     at, open_transactions = _newest_snapshot(log, end)
     start = log.position_of(at)
     if start is None:
         return end
-    for _, header in log.headers_from(start):
+    if passes_damage:
+        headers = (header for _, header in log.headers_from(start))
+    else:
+        headers = log.undamaged_headers(start, end)
+    for header in headers:
         if header.base_offset >= end:
             break
         if header.base_offset < at or not header.is_transactional:

@@ -19,6 +19,7 @@ from spindle.log.flushing import FlushTask
 from spindle.log.formats.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
+    LISTING_ALL_LOGS,
     LOG_STARTS,
     OFFSET_CHECKPOINTS,
     RECOVERY_POINTS,
@@ -99,12 +100,14 @@ class DirectoryStore:
         "_aside",
         "_cleaner_offsets",
         "_is_loaded",
+        "_is_loss_open",
         "_kept_offsets",
         "_removed_later",
         "_seen_flush_requests",
         "_stored",
         "deleted_at_start",
         "future_logs",
+        "lacks_checkpoints",
         "logs",
         "missing_at_start",
         "new_epochs",
@@ -135,6 +138,10 @@ class DirectoryStore:
         self.missing_at_start: set[TopicPartition] = set()
         """Partitions with records by the checkpoints, of which `load` found no log here, until a
         log is created. Other threads may ask as well."""
+        self.lacks_checkpoints = False
+        """True if `load` found a checkpoint empty that lists all logs, until `settle_missing`: then
+        nothing shows which logs are missing. Other threads may ask as well."""
+        self._is_loss_open = False
 
     # Loading.
 
@@ -179,6 +186,7 @@ class DirectoryStore:
             for name, parsed in partition_directories
             if parsed.kind is DirectoryKind.DELETED
         ]
+        self._look_for_lost_checkpoints()
         present = [parsed for _, parsed in partition_directories]
         self._keep_offsets_of_deleted(present)
         self._find_missing(present)
@@ -251,11 +259,26 @@ class DirectoryStore:
         for where in self.missing_at_start:
             self._keep_offsets(where)
 
-    def forget_missing(self, gone: Collection[TopicPartition]) -> None:
-        """Forget logs in `missing_at_start`; the next checkpoints drop their entries."""
-        for where in self.missing_at_start.intersection(gone):
+    def may_lack(self, where: TopicPartition) -> bool:
+        """Return True if a log with records may be missing here: checkpoints show it, or are lost.
+
+        Any thread may ask. A log that never had records may be missing after a power failure, which
+        is no loss.
+        """
+        return where in self.missing_at_start or self.lacks_checkpoints
+
+    def settle_missing(self, needed: Collection[TopicPartition]) -> None:
+        """Go on to miss these logs and no others; the next checkpoints drop the other entries.
+
+        While a log is missed of which no checkpoint has an entry, that of the high watermarks stays
+        empty: otherwise the next start would take the log for one that never had records.
+        """
+        for where in self.missing_at_start.difference(needed):
             self.missing_at_start.discard(where)
             self._kept_offsets.pop(where, None)
+        self.missing_at_start.update(needed)
+        self.lacks_checkpoints = False
+        self._is_loss_open = self._is_loss_open and bool(needed)
 
     def _topic_id(self, name: str) -> Uuid | None:
         """Return the topic id in a directory whose removal may have been interrupted."""
@@ -283,6 +306,14 @@ class DirectoryStore:
         for name in OFFSET_CHECKPOINTS:
             if not files.exists(path := f"{self.path}/{name}"):
                 files.open(path, create=True).close()
+
+    def _look_for_lost_checkpoints(self) -> None:
+        files = self.storage.file_system
+        sizes = {name: files.size(f"{self.path}/{name}") for name in LISTING_ALL_LOGS}
+        self.lacks_checkpoints = self._is_loss_open = not all(sizes.values())
+        if self._is_loss_open and sizes[HIGH_WATERMARKS]:
+            # The recovery points are written soon. This file then shows the loss to a later start.
+            files.write_atomically(f"{self.path}/{HIGH_WATERMARKS}", b"")
 
     def _read(self, checkpoint: str) -> dict[TopicPartition, int]:
         offsets = read_or_renew(self.storage.file_system, f"{self.path}/{checkpoint}")
@@ -348,6 +379,9 @@ class DirectoryStore:
         self._cleaner_offsets.pop(topic_partition, None)
         self._kept_offsets.pop(topic_partition, None)
         self.missing_at_start.discard(topic_partition)
+        self._is_loss_open = self._is_loss_open and (
+            self.lacks_checkpoints or bool(self.missing_at_start)
+        )
         self._aside.pop(topic_partition, None)
         for checkpoint, write in (
             (RECOVERY_POINTS, self.checkpoint_recovery_points),
@@ -708,6 +742,8 @@ class DirectoryStore:
 
     def _write(self, checkpoint: str, offsets: dict[TopicPartition, int]) -> None:
         path = f"{self.path}/{checkpoint}"
+        if checkpoint == HIGH_WATERMARKS and self._is_loss_open:
+            return
         for where, kept in self._kept_offsets.items():
             if checkpoint in kept:
                 offsets.setdefault(where, kept[checkpoint])
@@ -741,4 +777,5 @@ class DirectoryStore:
             logs.clear()
         self.deleted_at_start.clear()
         self.missing_at_start.clear()
+        self.lacks_checkpoints = self._is_loss_open = False
         self.storage.handles.abandon()

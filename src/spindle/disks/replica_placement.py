@@ -84,14 +84,16 @@ def is_lost_log_needed(
 def missing_from(
     where: TopicPartition, recorded: Uuid, directories: Sequence[LogDirectory]
 ) -> LogDirectory | None:
-    """Return the recorded directory if its checkpoints show records, but it has no log.
+    """Return the directory from which the log of a replica may be missing; None if there is none.
 
-    The folder of the log was removed, or lost with a part of the file system. A log that never had
-    records may be missing after a power failure, which is no loss.
+    The folder of the log was removed, or lost with a part of the file system. That is the recorded
+    directory, and any one if no directory is recorded (before KIP-858).
     """
+    is_anywhere = recorded in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING)
     for directory in directories:
-        if directory.directory_id == recorded and not directory.is_offline:
-            return directory if where in directory.store.missing_at_start else None
+        is_recorded = is_anywhere or directory.directory_id == recorded
+        if is_recorded and not directory.is_offline and directory.store.may_lack(where):
+            return directory
     return None
 
 

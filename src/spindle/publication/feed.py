@@ -204,6 +204,7 @@ class ListenerFeed:
         self._on_error = on_error
         self._call_soon = call_soon
         self._delivery = Delivery(log_end_offset)
+        self._stored_end_offset = log_end_offset
         self._leader = LeaderAndEpoch()
         self._leader_after_offset = 0
         self._is_stopped = False
@@ -302,6 +303,8 @@ class ListenerFeed:
             for batch in decode_batches(self._log.read(offset, _LOAD_BYTES)):
                 if batch.last_offset >= end_offset:
                     break
+                if batches and offset < self._stored_end_offset <= batch.base_offset:
+                    break  # so that a listener sees the state in which the node had stopped
                 if batch.base_offset >= offset:
                     batches.append(batch)
         return _Loaded(batches)

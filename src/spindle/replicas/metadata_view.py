@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from spindle.common.uuids import Uuid
 from spindle.metadata.image import MetadataImage
 
 
@@ -15,6 +16,13 @@ class MetadataView(Protocol):
     @property
     def is_behind(self) -> bool:
         """Return True while replicas are still being created, led or deleted to match `image`."""
+        ...
+
+    def is_created_since_stop(self, topic_id: Uuid) -> bool:
+        """Return True if a topic was certainly created after this broker had stopped.
+
+        False if it is unknown. The broker never had records of such a topic.
+        """
         ...
 
     def when_applied(self, callback: Callable[[], None]) -> None:

@@ -8,6 +8,7 @@ metadata records.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -79,8 +80,8 @@ class ReplicaManager:
         self._not_following: dict[Partition, tuple[int, str]] = {}
         self._loaded: dict[TopicPartition, list[FoundLog]] = {}
         self._unidentified: dict[TopicPartition, list[FoundLog]] = {}
-        self._missing: set[TopicPartition] = set()
-        """Replicas that stay offline because a directory has records of them, and no log."""
+        self._missing: dict[TopicPartition, LogDirectory] = {}
+        """Replicas that stay offline because their log may be missing from a directory."""
         self.busy = BusyReplicas()
         self.moves = Moves(report_directory, now_ms, new_uuid)
         self.rebuilds = Rebuilds()
@@ -290,7 +291,7 @@ class ReplicaManager:
         """Stop serving the replicas at once, then rename their logs, one hop per directory."""
         doomed: dict[int, list[Partition]] = {}
         for instruction in instructions:
-            self._missing.discard(instruction.topic_partition)
+            self._missing.pop(instruction.topic_partition, None)
             partition = self._partitions.get(instruction.topic_partition)
             if partition is not None and partition.topic_id == instruction.topic_id:
                 is_topic_deleted = instruction.is_topic_deleted
@@ -398,6 +399,8 @@ class ReplicaManager:
     def _is_unsafe_to_recreate(self, instruction: HostReplica) -> bool:
         """Return True (and log a hint) if an empty log would lose committed records."""
         where, partition = instruction.topic_partition, instruction.partition
+        if self._metadata.is_created_since_stop(instruction.topic_id):
+            return False  # a log of this name was that of an earlier topic
         recorded = partition.directory(self.broker_id)
         missing_from_directory = missing_from(where, recorded, self.directories)
         if (self._has_offline() and missing_from_directory is None) or not is_lost_log_needed(
@@ -414,13 +417,15 @@ class ReplicaManager:
             others = "it is the only replica"
         if missing_from_directory is not None:
             # The controller elects another replica, or none.
-            self._missing.add(where)
+            self._missing[where] = missing_from_directory
             self._on_misplaced(instruction.topic_id, where.partition, DIRECTORY_LOST)
+            is_shown = where in missing_from_directory.store.missing_at_start
             log.error(
-                "%s stays offline: %s had records of it by its checkpoints and has no folder of "
-                "it, and %s. Put the folder back and restart, or accept the loss: %s",
+                "%s stays offline: %s %s and has no folder of it, and %s. Put the folder back and "
+                "restart, or accept the loss: %s",
                 where,
                 missing_from_directory.path,
+                "had records of it by its checkpoints" if is_shown else "has lost its checkpoints",
                 others,
                 remedy,
             )
@@ -440,7 +445,7 @@ class ReplicaManager:
         settings = self._settings_of(where.topic)
         its_log.config = settings.log_config
         self._preferred.pop(where, None)
-        self._missing.discard(where)
+        self._missing.pop(where, None)
         partition = Partition(where, instruction.topic_id, its_log, directory, self._context)
         self._partitions[where] = partition
         self._apply_throttles(partition, settings)
@@ -477,14 +482,18 @@ class ReplicaManager:
             await self._rename_stale_log(stale, directory)
         for directory in self.directories:
             store = directory.store
-            gone = {
+            here = {
                 where
-                for where in store.missing_at_start - self._missing
-                if self.busy.end_of(where) is None
+                for where, missing_from_directory in self._missing.items()
+                if missing_from_directory is directory
             }
-            if gone and not directory.is_offline:
-                # No replica needs them: a later topic of the same name has other records.
-                directory.executor.submit_nowait(store.forget_missing, gone)
+            busy = {w for w in store.missing_at_start if self.busy.end_of(w) is not None}
+            needed = here | busy
+            is_settled = store.missing_at_start == needed and not store.lacks_checkpoints
+            if not is_settled and not directory.is_offline:
+                # No replica needs the others: a later topic of the same name has other records.
+                with suppress(LogDirectoryFailed):
+                    await directory.executor.submit(store.settle_missing, needed)
 
     async def _start_epochs(self, leaders: Sequence[tuple[Partition, BecomeLeader]]) -> None:
         """Begin new leader epochs at the log ends (KIP-101), one hop per directory."""

@@ -147,6 +147,8 @@ class Node:
         await self._key_sets.start()
         self.controller.start()
         await self.quorum.start()
+        if self.broker is not None:
+            self.broker.metadata.stored_end_offset = self.quorum.stored_end_offset
         self.quorum.subscribe(self.publisher)
         await self.controller.serve(
             controller_listeners,

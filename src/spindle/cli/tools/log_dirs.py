@@ -1,7 +1,7 @@
 """`kafka-log-dirs`: the log directories of brokers, their replicas and their space."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -21,12 +21,11 @@ from spindle.cli.tools.options import (
 from spindle.client.admin.cluster import describe_brokers
 from spindle.client.admin.refusals import exception_class
 from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.fan_out import ask_every_broker, log_dirs_of
 from spindle.client.cluster_metadata import BrokerAddress, no_broker_text
-from spindle.client.log_dirs import LogDirView, describe_log_dirs_request, log_dir_views
+from spindle.client.log_dirs import LogDirView
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.operations.errors import CLUSTER_FAILURES
-from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 
 SOME_ARE_SILENT: Final = 1
 """The exit code if a broker did not answer, as that of `spindle disks list`."""
@@ -83,19 +82,16 @@ def _run(options: Options) -> int:
 
 
 def _ask(
-    client: WireClient, brokers: Iterable[BrokerAddress]
+    client: WireClient, brokers: Sequence[BrokerAddress]
 ) -> tuple[dict[int, list[LogDirView]], dict[int, str]]:
     """Return the log directories by broker, and the reason for brokers without an answer."""
     views: dict[int, list[LogDirView]] = {}
     silent: dict[int, str] = {}
-    for broker in brokers:
-        try:
-            answer = client.ask(
-                describe_log_dirs_request(None), DescribeLogDirsResponse, broker=broker
-            )
-            views[broker.node_id] = log_dir_views(answer)
-        except CLUSTER_FAILURES as error:
-            silent[broker.node_id] = failure(error).plainly
+    for node_id, answer in ask_every_broker(client, brokers, log_dirs_of).items():
+        if isinstance(answer, Exception):
+            silent[node_id] = failure(answer).plainly
+        else:
+            views[node_id] = answer
     return views, silent
 
 

@@ -7,6 +7,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Self, TypeVar
 
 from spindle.client.blocking.security import ClientSecurity
@@ -61,6 +62,7 @@ R = TypeVar("R", bound=Message)
 _MS: Final = 1000
 _CONTROLLERS: Final = 2
 _CREATION_MS: Final = 5000
+_MAX_AT_ONCE: Final = 32
 
 
 class WireClient:
@@ -161,7 +163,7 @@ class WireClient:
     def describe_log_dirs(
         self, topics: Mapping[str, Sequence[int]] | None = None
     ) -> dict[int, list[LogDirView]]:
-        """Return the log directories of every broker, by node id.
+        """Return the log directories of every broker, by node id. All are asked at once.
 
         Raises:
             ApiError: a broker refused.
@@ -172,12 +174,14 @@ class WireClient:
             # A cached view lacks the brokers that have come back since.
             view = self._fetch_metadata(())
             request = describe_log_dirs_request(topics)
-            return {
-                node_id: log_dir_views(
-                    self.connection(broker).request(request, DescribeLogDirsResponse)
-                )
-                for node_id, broker in sorted(view.brokers.items())
-            }
+
+            def ask(broker: BrokerAddress) -> list[LogDirView]:
+                answer = self.connection(broker).request(request, DescribeLogDirsResponse)
+                return log_dir_views(answer)
+
+            brokers = dict(sorted(view.brokers.items()))
+            with ThreadPoolExecutor(_MAX_AT_ONCE) as threads:
+                return dict(zip(brokers, threads.map(ask, brokers.values()), strict=True))
 
         return self.retrying(attempt)
 

@@ -22,7 +22,7 @@ _MAX_AT_ONCE: Final = 32
 
 def ask_every_broker(
     client: WireClient,
-    nodes: Sequence[ClusterNode],
+    nodes: Sequence[ClusterNode | BrokerAddress],
     ask: Callable[[WireClient, BrokerAddress], T],
     wait_ms: int = _WAIT_MS,
 ) -> dict[int, T | Exception]:
@@ -33,7 +33,7 @@ def ask_every_broker(
         wait_ms: the longest time for an answer; a shorter `request.timeout.ms` counts as well.
     """
 
-    def attempt(node: ClusterNode) -> T | Exception:
+    def attempt(node: ClusterNode | BrokerAddress) -> T | Exception:
         try:
             with client_of_broker(client, node, wait_ms) as single:
                 return ask(single, BrokerAddress(node.node_id, node.host, node.port))
@@ -45,7 +45,9 @@ def ask_every_broker(
     return dict(zip((node.node_id for node in nodes), answers, strict=True))
 
 
-def client_of_broker(client: WireClient, node: ClusterNode, wait_ms: int) -> WireClient:
+def client_of_broker(
+    client: WireClient, node: ClusterNode | BrokerAddress, wait_ms: int
+) -> WireClient:
     """Return a client for one broker, with the properties of another client."""
     settings = client.settings
     wait_ms = min(wait_ms, settings.request_timeout_ms)

@@ -2,9 +2,12 @@
 
 Files are replaced atomically. An empty file, as in a fresh directory, holds no entries. Three of
 the four files only save work: a start without them reads more, with the same result. A malformed
-one of these is rewritten. (Kafka takes the directory offline.) Without the file of
+one of these is replaced by an empty file. (Kafka takes the directory offline.) Without the file of
 log starts, records that were deleted would return, so a malformed one does take the directory
 offline.
+
+The files are also evidence: a log that existed when they were written has an entry. An empty file
+was never written, or was renewed, so it shows nothing about logs that are missing.
 """
 
 import logging
@@ -25,6 +28,8 @@ LOSSLESS: Final = {
     CLEANER_OFFSETS: "compaction begins at the log starts",
 }
 """Checkpoints whose entries may be absent, and the consequence for a start."""
+LISTING_ALL_LOGS: Final = (RECOVERY_POINTS, HIGH_WATERMARKS)
+"""Checkpoints with an entry for each log of the directory."""
 OFFSET_CHECKPOINTS: Final = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS)
 
 _VERSION: Final = "0"
@@ -92,7 +97,7 @@ def read_or_renew(file_system: FileSystem, path: str) -> dict[TopicPartition, in
         if effect is None:
             raise
         logger.warning("%s; it is written anew, and %s", error, effect)
-        write_offset_checkpoint(file_system, path, {})
+        file_system.write_atomically(path, b"")
         return {}
 
 

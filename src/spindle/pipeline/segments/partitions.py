@@ -12,9 +12,11 @@ from functools import cached_property
 from pathlib import Path
 
 from spindle.client.cluster_metadata import ClusterView
+from spindle.columnar.corruption import CorruptBatches
 from spindle.columnar.directory_files import FILE_SYSTEM, is_in_use, read_leader_epochs
 from spindle.columnar.segment_log import SegmentLog
 from spindle.columnar.transaction_state import last_stable_offset
+from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.log.formats.checkpoints import (
@@ -131,7 +133,7 @@ def readable_partitions(
             if cluster is not None:
                 best = _ended(best, ends[best.partition], options.fail_on_data_loss)
             elif options.is_read_committed:
-                best = _committed(best)
+                best = _committed(best, options.corrupt_batches)
             readable_partitions.append(best)
     return readable_partitions
 
@@ -193,8 +195,19 @@ def _progress(partition: ReadablePartition) -> tuple[int, int]:
     return epochs[-1][0] if epochs else -1, partition.end_offset
 
 
-def _committed(partition: ReadablePartition) -> ReadablePartition:
-    end = last_stable_offset(partition.log, partition.end_offset)
+def _committed(partition: ReadablePartition, corrupt: CorruptBatches) -> ReadablePartition:
+    try:
+        end = last_stable_offset(
+            partition.log, partition.end_offset, passes_damage=corrupt is not CorruptBatches.FAIL
+        )
+    except CorruptLog as damage:
+        raise CorruptLog(
+            damage.path,
+            damage.position,
+            f"{damage.finding}. It may be the begin of a transaction that is still open, so "
+            "read_committed cannot say where to stop: let the broker repair the log, or set "
+            "corruptBatches to skip to read past the damage",
+        ) from damage
     return replace(partition, end_offset=max(partition.log_start_offset, end))
 
 

@@ -10,7 +10,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from spindle.common.uuids import Uuid
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
+from spindle.protocol.sentinels import NO_BROKER_EPOCH
 from spindle.publication.loader import Publication, initial_publication
 from spindle.publication.publishers import MetadataPublisher
 from spindle.raft.ready import LeaderAndEpoch
@@ -29,6 +31,8 @@ class BrokerMetadata(MetadataPublisher):
         newest: the newest committed image, also before that.
         applied: the newest image whose reactions are complete.
         leader: leader and epoch of the quorum, as last heard.
+        stored_end_offset: end offset of the metadata that was on the disk when the node started;
+            None while it is unknown.
     """
 
     def __init__(self, react: Reaction, on_fatal: Callable[[str], None]) -> None:
@@ -36,6 +40,9 @@ class BrokerMetadata(MetadataPublisher):
         self.newest: MetadataImage = EMPTY_IMAGE
         self.applied: MetadataImage = EMPTY_IMAGE
         self.leader = LeaderAndEpoch()
+        self.stored_end_offset: int | None = None
+        self._stored: MetadataImage | None = None
+        self._had_stopped_in_epoch = False
         self._committed_offset = -1
         self._react = react
         self._on_fatal = on_fatal
@@ -58,6 +65,27 @@ class BrokerMetadata(MetadataPublisher):
         if not self._is_started or (self._queue.empty() and not self._is_reacting):
             return max(self._committed_offset, self.applied.provenance.last_offset)
         return self.applied.provenance.last_offset
+
+    def stopped(self, broker_id: int, broker_epoch: int) -> None:
+        """Compare the metadata that was on the disk with the end of the last run.
+
+        Args:
+            broker_epoch: in the marks of a clean stop; -1 if the last run did not end cleanly. Then
+                the node may have had newer metadata than its disk has now.
+        """
+        known = None if self._stored is None else self._stored.cluster.brokers.get(broker_id)
+        self._had_stopped_in_epoch = (
+            broker_epoch != NO_BROKER_EPOCH and known is not None and known.epoch == broker_epoch
+        )
+
+    def is_created_since_stop(self, topic_id: Uuid) -> bool:
+        """See `MetadataView`. Only the first reaction can know it."""
+        return (
+            self._had_stopped_in_epoch
+            and self.applied is EMPTY_IMAGE
+            and self._stored is not None
+            and topic_id not in self._stored.topics.by_id
+        )
 
     def start(self) -> None:
         """Begin to react, first to everything committed so far as one delta."""
@@ -106,6 +134,9 @@ class BrokerMetadata(MetadataPublisher):
 
     def on_publication(self, publication: Publication) -> None:
         self.newest = publication.image
+        end_offset = publication.image.provenance.last_offset + 1
+        if self._stored is None and end_offset >= (self.stored_end_offset or 0):
+            self._stored = publication.image
         if self._is_started:
             self.image = publication.image
             self._queue.put_nowait(publication)

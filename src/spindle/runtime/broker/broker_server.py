@@ -314,6 +314,7 @@ class BrokerServer:
         self._following = background.run_forever(self._follow_again, "followers")
         self.lifecycle.start()
         await self.lifecycle.caught_up
+        self.metadata.stopped(self._config.node_id, self._env.previous_broker_epoch)
         self.metadata.start()
         await self.metadata.catch_up(_NEVER_S)
         await self._cordons.check_space()

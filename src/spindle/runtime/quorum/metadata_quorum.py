@@ -114,6 +114,7 @@ class RaftMetadataQuorum:
         self._left = asyncio.Event()
         self._quorum: Quorum
         self._feed: ListenerFeed
+        self.stored_end_offset = 0
         self._snapshots: SnapshotWriter
         self._rounds = DiskRounds(
             log, thread, clock, lambda: self.kraft_version, self._round_done, self._fail
@@ -136,6 +137,7 @@ class RaftMetadataQuorum:
             self._fail,
             self._loop.call_soon,
         )
+        self.stored_end_offset = stored.log.end_offset
         self._quorum = Quorum(self._local, self._settings, self._random, stored)
         self._is_started = True
         self._snapshots = SnapshotWriter(
