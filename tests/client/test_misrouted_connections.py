@@ -151,7 +151,7 @@ def test_the_check_may_be_switched_off(broker: WireBroker) -> None:
     assert named(broker) == [UNKNOWN]
 
 
-def test_what_a_broker_says_is_not_taken_for_that_of_another(
+def test_an_answer_of_one_broker_is_not_taken_for_that_of_another(
     broker: WireBroker, client: WireClient
 ) -> None:
     client.metadata()

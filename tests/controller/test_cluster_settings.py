@@ -149,6 +149,46 @@ async def test_a_broker_that_supports_less_holds_a_level_back() -> None:
     assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
+async def test_nodes_of_a_later_release_register_with_their_wider_ranges() -> None:
+    node = Harness()
+    node.quorum.become_leader(1, 1)
+    feature = BrokerRegistrationRequest.Feature
+
+    def later(lowest: int) -> list[BrokerRegistrationRequest.Feature]:
+        return [
+            feature(
+                name="metadata.version", min_supported_version=lowest, max_supported_version=60
+            ),
+            *(
+                feature(name=name, max_supported_version=levels.maximum + 3)
+                for name, levels in SUPPORTED_FEATURES.items()
+                if name != "metadata.version"
+            ),
+            feature(name="new.version", max_supported_version=2),
+        ]
+
+    await node.broker(4, [uuid(4)], features=later(lowest=20))
+    assert node.publisher.image.cluster.brokers[4].features["new.version"].maximum == 2
+    wide = {**node.publisher.image.features.levels, "metadata.version": 60, "new.version": 2}
+    controller = await node.request(controller_registration(5, wide))
+    assert controller.error_code == ErrorCode.NONE
+    for name, level in (("metadata.version", 34), ("share.version", 3), ("new.version", 1)):
+        refused = await node.request(features((name, level, 1)))
+        assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert "Local controller 1 " in refused.error_message
+    refused = await node.register(6, 9, [uuid(6)], features=later(lowest=34))
+    assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+    request = controller_registration(7, wide)
+    request.features[0].min_supported_version = 34
+    refused = await node.request(request)
+    assert refused.error_message == (
+        "Unable to register because controller 7 does not support finalized version 30 of "
+        "metadata.version. It wants a version between 34 and 60, inclusive."
+    )
+    assert 6 not in node.publisher.image.cluster.brokers
+    assert 7 not in node.publisher.image.cluster.controllers
+
+
 async def test_a_level_that_needs_another_feature_says_which() -> None:
     node = Harness(metadata_version=20)
     node.quorum.become_leader(1, 1)

@@ -17,7 +17,7 @@ LIMIT_S = 40.0
 # The first test waits for the compiler, which may have to compile the client's packages as well.
 pytestmark = pytest.mark.timeout(BUILD_LIMIT_S + LIMIT_S)
 SAMPLES = 100
-RELEASE = "v4.3"
+RELEASE = "v4.4"
 # Kafka 4 serves clients since 2.1; 2.8 brings topic ids; 3.6 is older than fetches by id alone.
 OLDER_RELEASES = ["v2.1", "v2.8", "v3.6"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spindle.common.errors import UnsupportedMetadataVersion
+from spindle.common.errors import UnsupportedMetadata
 from spindle.metadata.features import (
     LATEST_METADATA_VERSION,
     METADATA_VERSIONS,
@@ -87,6 +87,6 @@ def test_levels_that_changed_metadata_bar_the_way_down() -> None:
     ],
 )
 def test_a_level_out_of_range_is_refused_by_its_name(level: int, text: str) -> None:
-    with pytest.raises(UnsupportedMetadataVersion) as refused:
+    with pytest.raises(UnsupportedMetadata) as refused:
         check_metadata_version(level)
     assert str(refused.value).startswith(text)

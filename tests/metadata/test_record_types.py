@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 from metadata_history import image_of, through_the_log, uuid
 
-from spindle.common.errors import CorruptRecords
+from spindle.common.errors import UnsupportedMetadata
 from spindle.metadata.client_quotas import quota_entity
 from spindle.metadata.configs import ConfigResource
 from spindle.metadata.image import MetadataImage
@@ -293,5 +293,5 @@ def test_transaction_markers_through_the_log(end: Message, expected: set[str]) -
 
 @pytest.mark.parametrize("data", [b"\x01\x06\x00", b"\x01\x63\x00\x00", b"\x01\x02\x01\x00"])
 def test_records_of_unknown_types_and_versions_are_refused_by_name(data: bytes) -> None:
-    with pytest.raises(CorruptRecords, match=r"type (6|99) is unknown|TopicRecord version 1"):
+    with pytest.raises(UnsupportedMetadata, match=r"type (6|99) is unknown|TopicRecord version 1"):
         parse_frame(data)

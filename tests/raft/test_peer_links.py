@@ -9,15 +9,19 @@ import pytest
 import uvloop
 from quorum_node import CLUSTER_ID, key
 from quorum_wire import PeerServer
+from waiting import until
 
 from spindle.common.ids import OffsetAndEpoch
 from spindle.protocol.message import Message
+from spindle.protocol.messages.api_versions import ApiVersionsResponse
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
-from spindle.protocol.messages.vote import VoteResponse
+from spindle.protocol.messages.vote import VoteRequest, VoteResponse
 from spindle.raft import requests
-from spindle.raft.ready import Destination
+from spindle.raft.ready import Destination, Event, Request
 from spindle.runtime.peers.links import PeerLinks
 from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, PeerUnavailable
+from spindle.runtime.quorum.messages import QuorumMessages
+from spindle.runtime.quorum.quorum_counters import QuorumHistory
 
 
 def vote(*, is_pre_vote: bool) -> Message:
@@ -71,6 +75,70 @@ async def test_a_peer_that_knows_topics_by_name_only_is_not_asked_by_id() -> Non
     assert isinstance(await peers.request(destination, fetch()), FetchResponse)
     peers.close()
     await server.stop()
+
+
+async def test_a_peer_of_an_unknown_release_is_asked_in_a_version_that_both_know() -> None:
+    seen: list[int] = []
+
+    def answer(request: Message, version: int) -> Message:
+        seen.append(version)
+        return VoteResponse()
+
+    server = PeerServer(answer)
+    rows = {row.api_key: row for row in server.versions.api_keys}
+    rows[VoteRequest.API_KEY].max_version = 32767
+    server.versions.api_keys.append(
+        ApiVersionsResponse.ApiVersion(api_key=999, min_version=5, max_version=7)
+    )
+    server.versions.supported_features.append(
+        ApiVersionsResponse.SupportedFeatureKey(name="new.version", min_version=3, max_version=9)
+    )
+    destination = await server.start()
+    peers = PeerLinks("raft-client-1", 5)
+    assert isinstance(await peers.request(destination, vote(is_pre_vote=True)), VoteResponse)
+    peers.close()
+    await server.stop()
+    assert seen == [VoteRequest.LAST_VERSION]
+
+
+async def test_a_peer_that_has_left_the_known_versions_is_refused_by_their_range() -> None:
+    server = PeerServer(lambda request, version: None)
+    for row in server.versions.api_keys:
+        if row.api_key == FetchRequest.API_KEY:
+            row.min_version, row.max_version = 30, 31
+    destination = await server.start()
+    peers = PeerLinks("raft-client-1", 5)
+    with pytest.raises(
+        PeerLacksVersion, match="serves Fetch in versions 30 to 31, this request ne"
+    ):
+        await peers.request(destination, fetch())
+    peers.close()
+    await server.stop()
+
+
+class ForeignPeers:
+    """Peers that serve no version of any request that this node knows."""
+
+    async def request(self, destination: Destination, message: Message) -> Message:
+        raise PeerLacksVersion(f"{destination}: the broker serves Fetch in versions 30 to 31")
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+async def test_a_controller_warns_once_of_a_peer_that_it_cannot_ask(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    events: list[Event] = []
+    messages = QuorumMessages(ForeignPeers(), QuorumHistory(0), events.append)
+    destination = Destination(2, "localhost", 9093)
+    for number, message in enumerate((fetch(), fetch(), vote(is_pre_vote=True))):
+        messages.send(Request(number, destination, message))
+    await until(lambda: len(events) == 3)
+    messages.close()
+    assert {event.is_unsupported_version for event in events} == {True}  # type: ignore[union-attr]
+    (line,) = [record.message for record in caplog.records]
+    assert line.endswith("the broker serves Fetch in versions 30 to 31")
 
 
 async def test_a_connection_that_the_peer_closed_meanwhile_is_made_anew() -> None:

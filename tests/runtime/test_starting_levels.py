@@ -32,9 +32,13 @@ def formatted(folder: Path, **levels: int) -> Home:
         ),
         (
             {"metadata_version": 33, "share_version": 3},
-            "formatted by a newer release: this Spindle does not support share.version 3",
+            "formatted by a newer release: share.version 3 is not supported by this Spindle: it "
+            "knows levels 0-2",
         ),
-        ({"metadata_version": 33, "new_version": 1}, "does not support new.version 1"),
+        (
+            {"metadata_version": 33, "new_version": 1},
+            "has feature new.version at level 1, and this Spindle does not know it",
+        ),
     ],
 )
 async def test_directories_that_a_newer_release_has_formatted_are_refused(

@@ -31,7 +31,7 @@ async def test_the_refusal_of_an_unserved_api_names_api_listener_and_client_id()
     frame = request_prefix(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, 7, "orders")
     with pytest.raises(
         ProtocolViolation,
-        match=r"consumer_group_heartbeat is not served on listener PLAINTEXT "
+        match=r"ConsumerGroupHeartbeat is not served on listener PLAINTEXT "
         r"\(client id 'orders'\)",
     ):
         server.dispatch(connection, frame)

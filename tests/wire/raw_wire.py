@@ -100,8 +100,8 @@ def _varint(number: int) -> bytes:
 class Connection:
     """A blocking client connection with a time limit on every operation."""
 
-    def __init__(self, node: Node) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", node.port), TIMEOUT_S)
+    def __init__(self, node: Node, port: int | None = None) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port or node.port), TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, data: bytes) -> None:
@@ -146,9 +146,9 @@ class Connection:
 
 
 @contextmanager
-def connect(node: Node) -> Iterator[Connection]:
-    """Yield a connection that is closed at the end."""
-    connection = Connection(node)
+def connect(node: Node, port: int | None = None) -> Iterator[Connection]:
+    """Yield a connection to the broker, or to another port of the node; closed at the end."""
+    connection = Connection(node, port)
     try:
         yield connection
     finally:

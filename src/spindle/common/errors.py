@@ -215,8 +215,24 @@ class ProtocolViolation(Exception):
     """The peer sent bytes that are not a valid request; its connection is closed."""
 
 
-class UnsupportedMetadataVersion(ProtocolViolation):
-    """The metadata log has a metadata.version whose records this release may misread."""
+class UnsupportedMetadata(ProtocolViolation):
+    """The metadata log is of a release whose feature levels or records this one may misread.
+
+    Its bytes are whole: another release reads them.
+
+    Args:
+        finding: names the level or the record, and what this release knows.
+        remedy: a sentence without its full stop.
+    """
+
+    def __init__(
+        self,
+        finding: str,
+        remedy: str = "Start a release of Spindle, or of Kafka, that knows it on these log "
+        "directories; their records stay as they are",
+    ) -> None:
+        super().__init__(f"{finding}. {remedy}")
+        self.finding = finding
 
 
 class CorruptRecords(Exception):

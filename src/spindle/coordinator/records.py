@@ -1,7 +1,7 @@
 """Records of `__consumer_offsets`: groups of both protocols and offsets, to bytes and back.
 
 A key starts with its type (int16), a value with its version (int16). Values are written at the
-versions that Apache Kafka 4.3 writes: offsets 4 (1 if the client asked for its own retention time),
+versions that Apache Kafka 4.4 writes: offsets 4 (1 if the client asked for its own retention time),
 classic groups 3, consumer groups 0. For share and streams groups `parse_record` returns None; their
 records stay in the log untouched.
 """

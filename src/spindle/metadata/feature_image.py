@@ -6,7 +6,7 @@ from spindle.metadata.features import (
     ELR_VERSION,
     METADATA_VERSION,
     MINIMUM_METADATA_VERSION,
-    check_metadata_version,
+    check_feature_level,
 )
 from spindle.metadata.immutable import immutable
 from spindle.metadata.map_editor import MapEditor
@@ -48,8 +48,7 @@ class FeaturesDelta:
         self._levels.clear()
 
     def replay(self, record: FeatureLevelRecord) -> None:
-        if record.name == METADATA_VERSION:
-            check_metadata_version(record.feature_level)
+        check_feature_level(record.name, record.feature_level)
         if record.feature_level == 0 and record.name != METADATA_VERSION:
             self._levels.remove(record.name)
         else:

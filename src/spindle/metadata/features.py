@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from spindle.common.errors import UnsupportedMetadataVersion
+from spindle.common.errors import UnsupportedMetadata
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
@@ -47,7 +47,7 @@ class MetadataVersion:
 
     @property
     def release(self) -> str:
-        """The release of the level, such as `4.3`."""
+        """The release of the level, such as `4.4`."""
         return self.name.partition("-")[0]
 
 
@@ -162,22 +162,38 @@ def metadata_version(level: int) -> MetadataVersion:
     return version
 
 
-def check_metadata_version(level: int) -> None:
-    """Refuse a level whose records this build might misread.
+def check_feature_level(name: str, level: int) -> None:
+    """Refuse a level whose records this build might misread; Kafka's controllers do the same.
 
     Raises:
-        UnsupportedMetadataVersion: the level is older or newer than those of the table.
+        UnsupportedMetadata: the feature or this level of it is not known.
     """
+    if name == METADATA_VERSION:
+        check_metadata_version(level)
+        return
+    supported = SUPPORTED_FEATURES.get(name)
+    if supported is None and level != 0:
+        raise UnsupportedMetadata(
+            f"the cluster has feature {name} at level {level}, and this Spindle does not know it"
+        )
+    if supported is not None and level not in supported:
+        raise UnsupportedMetadata(
+            f"{name} {level} is not supported by this Spindle: it knows levels {supported}"
+        )
+
+
+def check_metadata_version(level: int) -> None:
+    """Refuse a metadata.version as `check_feature_level` does."""
     if level > LATEST_METADATA_VERSION:
-        raise UnsupportedMetadataVersion(
+        raise UnsupportedMetadata(
             f"metadata.version {_shown(level)} is newer than this Spindle: it knows levels up to "
-            f"{_shown(LATEST_METADATA_VERSION)}. Start a release of Spindle, or of Kafka, that "
-            "knows it on these log directories; their records stay as they are"
+            f"{_shown(LATEST_METADATA_VERSION)}"
         )
     if level < MINIMUM_METADATA_VERSION:
-        raise UnsupportedMetadataVersion(
+        raise UnsupportedMetadata(
             f"metadata.version {level} is older than this Spindle: it knows levels from "
-            f"{_shown(MINIMUM_METADATA_VERSION)} on. Raise the level with Kafka 3.3 to 3.9 first"
+            f"{_shown(MINIMUM_METADATA_VERSION)} on",
+            "Raise the level with Kafka 3.3 to 3.9 first",
         )
 
 
@@ -188,13 +204,13 @@ def _shown(level: int) -> str:
 
 
 def metadata_version_name(level: int) -> str:
-    """Return the name of a level, such as `4.3-IV0`; the number itself for an unknown level."""
+    """Return the name of a level, such as `4.4-IV2`; the number itself for an unknown level."""
     version = _BY_LEVEL.get(level)
     return version.name if version else str(level)
 
 
 def parse_metadata_version(text: str) -> int:
-    """Return the level of `4.3-IV0`, or of a release (`4.3`, `4.3.1`): the newest level it has.
+    """Return the level of `4.4-IV2`, or of a release (`4.4`, `4.4.0`): the newest level it has.
 
     Raises:
         ValueError: the text names no known level.

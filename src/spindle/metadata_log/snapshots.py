@@ -23,7 +23,12 @@ from spindle.protocol.records.batch import BatchHeader, batches, check_crc
 from spindle.protocol.records.builder import build_batch_of_values
 from spindle.protocol.records.control import build_control_batch
 from spindle.raft import kraft_records
-from spindle.raft.kraft_records import ControlRecord, read_control_records, voter_set_of
+from spindle.raft.kraft_records import (
+    ControlRecord,
+    kraft_version_of,
+    read_control_records,
+    voter_set_of,
+)
 from spindle.raft.voters import FIRST_KRAFT_VERSION, RECONFIGURABLE_KRAFT_VERSION, VoterSet
 
 SUFFIX: Final = ".checkpoint"
@@ -175,6 +180,7 @@ def read_snapshot_info(data: Bytes, path: str) -> SnapshotInfo:
 
     Raises:
         CorruptLog: the file does not begin with a snapshot header.
+        UnsupportedMetadata: its kraft.version is not known.
     """
     kraft_version = FIRST_KRAFT_VERSION
     timestamp_ms: int | None = None
@@ -188,7 +194,7 @@ def read_snapshot_info(data: Bytes, path: str) -> SnapshotInfo:
                 if isinstance(message, SnapshotHeaderRecord):
                     timestamp_ms = message.last_contained_log_timestamp
                 elif isinstance(message, KRaftVersionRecord):
-                    kraft_version = message.k_raft_version
+                    kraft_version = kraft_version_of(message)
                 elif isinstance(message, VotersRecord):
                     voter_set = voter_set_of(message)
             break
@@ -204,6 +210,7 @@ def read_snapshot(data: Bytes, path: str) -> Iterator[CommittedBatch]:
 
     Raises:
         CorruptLog: header or footer is missing, or a batch does not hold together.
+        UnsupportedMetadata: a newer release has written it.
     """
     for position, header in check_snapshot(data, path):
         try:

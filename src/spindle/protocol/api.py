@@ -113,6 +113,11 @@ class Api(NamedTuple):
     """A broker forwards it to the active controller."""
 
     @property
+    def message_name(self) -> str:
+        """Kafka's name of its messages, such as `ApiVersions`."""
+        return "".join(part.capitalize() for part in self.name.split("_"))
+
+    @property
     def is_private(self) -> bool:
         """Return True for an API of Spindle, which ApiVersions does not name."""
         return self.key >= FIRST_PRIVATE_KEY

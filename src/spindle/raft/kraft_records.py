@@ -7,7 +7,7 @@ field of each. LeaderChange has a version 1 with directory ids, which Kafka does
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from spindle.common.errors import CorruptRecords, ProtocolViolation
+from spindle.common.errors import CorruptRecords, ProtocolViolation, UnsupportedMetadata
 from spindle.common.ports import Bytes
 from spindle.protocol.codec import decode, encode
 from spindle.protocol.message import Message
@@ -22,6 +22,8 @@ from spindle.protocol.records.batch import BatchHeader, batches
 from spindle.protocol.records.control import ControlType, read_control_type
 from spindle.protocol.records.record import decode_records
 from spindle.raft.voters import (
+    FIRST_KRAFT_VERSION,
+    RECONFIGURABLE_KRAFT_VERSION,
     KRaftVersionRange,
     ReplicaKey,
     Voter,
@@ -86,6 +88,21 @@ def snapshot_footer() -> ControlRecord:
     return ControlType.SNAPSHOT_FOOTER, encode(SnapshotFooterRecord(), _VALUE_VERSION)
 
 
+def kraft_version_of(record: KRaftVersionRecord) -> int:
+    """Return the level that a record sets.
+
+    Raises:
+        UnsupportedMetadata: the level is not known, so the records of voters may have changed.
+    """
+    level = record.k_raft_version
+    if not FIRST_KRAFT_VERSION <= level <= RECONFIGURABLE_KRAFT_VERSION:
+        raise UnsupportedMetadata(
+            f"kraft.version {level} is not supported by this Spindle: it knows levels "
+            f"{FIRST_KRAFT_VERSION}-{RECONFIGURABLE_KRAFT_VERSION}"
+        )
+    return level
+
+
 def voter_set_of(record: VotersRecord) -> VoterSet:
     """Return the voter set that a record describes.
 
@@ -119,13 +136,14 @@ def apply_to_history(
 
     Raises:
         CorruptRecords: a control batch does not parse.
+        UnsupportedMetadata: a kraft.version is not known.
     """
     for position, header in batches(records):
         if not header.is_control:
             continue
         for offset, message in read_control_records(records, position, header):
             if isinstance(message, KRaftVersionRecord):
-                history.add_kraft_version(offset, message.k_raft_version)
+                history.add_kraft_version(offset, kraft_version_of(message))
             elif isinstance(message, VotersRecord):
                 voters_changed(offset, voter_set_of(message))
 

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from spindle.common.ids import METADATA_PARTITION, METADATA_TOPIC, Endpoint, OffsetAndEpoch
 from spindle.common.uuids import METADATA_TOPIC_ID, ZERO_UUID
+from spindle.protocol.message import Message
 from spindle.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from spindle.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from spindle.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
@@ -47,6 +48,13 @@ def vote_request(
         pre_vote=is_pre_vote,
     )
     return VoteRequest(cluster_id=cluster_id, voter_id=voter.id, topics=topics)
+
+
+def is_pre_vote(message: Message) -> bool:
+    """Return True for a request for pre-votes (KIP-996)."""
+    return isinstance(message, VoteRequest) and any(
+        partition.pre_vote for topic in message.topics for partition in topic.partitions
+    )
 
 
 def begin_quorum_epoch_request(

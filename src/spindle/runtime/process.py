@@ -8,7 +8,12 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from spindle.common.errors import ConfigError, CorruptLog, LogDirectoryFailed
+from spindle.common.errors import (
+    ConfigError,
+    CorruptLog,
+    LogDirectoryFailed,
+    UnsupportedMetadata,
+)
 from spindle.config.broker_keys.spindle import LOG_FORMAT
 from spindle.config.node_config import NodeConfig
 from spindle.log.errors import MisplacedDirectory
@@ -25,6 +30,15 @@ EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 _SIGNAL_EXIT: Final = 128
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_EXPLAINED: Final = (
+    ConfigError,
+    CorruptLog,
+    LogDirectoryFailed,
+    MisplacedDirectory,
+    OSError,
+    UnsupportedMetadata,
+)
+"""Faults at the start that name their reason; any other one is a bug and has a trace."""
 _GC_THRESHOLDS: Final = (20_000, 20, 50)
 _SWITCH_INTERVAL_S: Final = 0.0005
 """The event loop waits at most this long for the interpreter lock (a tenth of Python's default)."""
@@ -64,7 +78,7 @@ async def run(
             if on_ready is not None:
                 on_ready(node)
         fatal = await node.wait_stopped()
-    except (ConfigError, CorruptLog, LogDirectoryFailed, MisplacedDirectory, OSError) as error:
+    except _EXPLAINED as error:
         log.critical("Exiting Kafka due to fatal exception: %s", error)
     finally:
         log.info("[KafkaRaftServer nodeId=%d] shutting down", config.node_id)

@@ -94,11 +94,11 @@ def open_request(
     header = read_request_header(data)
     api = APIS[header.api_key]
     if not api.is_forwarded or not is_served(header.api_key):
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{api.name} is not forwarded")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{api.message_name} is not forwarded")
     if not api.first_version <= header.api_version <= api.last_version:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"{api.name} version {header.api_version} is not supported, "
+            f"{api.message_name} version {header.api_version} is not supported, "
             f"versions {api.first_version} to {api.last_version} are",
         )
     message, _ = decode(

@@ -58,7 +58,7 @@ var scripts = map[string]func(play){
 }
 
 func main() {
-	release := flag.String("as", "v4.3", "newest `release` of Kafka whose API versions are used")
+	release := flag.String("as", "v4.4", "newest `release` of Kafka whose API versions are used")
 	login := flag.String("sasl", "", "`mechanism` to log in with")
 	flag.Parse()
 	words, versions := flag.Args(), kversion.FromString(*release)

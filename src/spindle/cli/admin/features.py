@@ -26,7 +26,7 @@ _COLUMNS: Final = {"feature": "FEATURE", "level": "LEVEL", "lowest": "LOWEST", "
 @click.group(
     "features",
     cls=SuggestingGroup,
-    epilog=examples("spindle features list", "spindle features upgrade --release 4.3"),
+    epilog=examples("spindle features list", "spindle features upgrade --release 4.4"),
 )
 def features() -> None:
     """Show, raise and lower the feature levels of the cluster."""
@@ -51,7 +51,7 @@ def _level_text(feature: str, level: int) -> str:
 def _change_options(function: Callable[..., Any]) -> Callable[..., Any]:
     function = click.option("--dry-run", is_flag=True, help="Only check the change.")(function)
     function = click.option(
-        "--release", metavar="V", help="All features at the levels of this release, such as 4.3."
+        "--release", metavar="V", help="All features at the levels of this release, such as 4.4."
     )(function)
     return click.argument("texts", nargs=-1, metavar="[FEATURE=LEVEL]...")(function)
 
@@ -59,7 +59,7 @@ def _change_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @features.command(
     "upgrade",
     epilog=examples(
-        "spindle features upgrade --release 4.3", "spindle features upgrade transaction.version=2"
+        "spindle features upgrade --release 4.4", "spindle features upgrade transaction.version=2"
     ),
 )
 @_change_options

@@ -8,7 +8,7 @@ from typing import Final
 from spindle.audit.file_limits import refuse_odd_files
 from spindle.audit.placement import ClusterPlacement, PlacedPartition, PlacedTopic
 from spindle.cli.shell.reading import read_image
-from spindle.common.errors import CorruptLog, CorruptRecords
+from spindle.common.errors import CorruptLog, CorruptRecords, UnsupportedMetadata
 from spindle.common.ids import METADATA_PARTITION
 from spindle.log.formats.names import LOG_SUFFIX
 from spindle.metadata.image import MetadataImage
@@ -38,7 +38,7 @@ def load_placement(roots: Sequence[Path]) -> ClusterPlacement | None:
             image = read_image(root)
             images.append(image)
             voters[image.provenance.last_offset] = _voters(root / str(METADATA_PARTITION))
-        except (CorruptLog, OSError, ValueError):
+        except (CorruptLog, UnsupportedMetadata, OSError, ValueError):
             continue  # the audit of this log says what is wrong with it
     if not images:
         return None
@@ -79,7 +79,7 @@ def _voters(folder: Path) -> tuple[int, ...]:
         if not voter_ids:
             path = folder / QUORUM_STATE
             voter_ids += decode_quorum_state(path.read_bytes(), str(path)).voter_ids
-    except (CorruptLog, CorruptRecords, OSError):
+    except (CorruptLog, CorruptRecords, UnsupportedMetadata, OSError):
         return ()  # the audit of this log says what is wrong with it
     return tuple(sorted(voter_ids))
 

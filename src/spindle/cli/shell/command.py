@@ -14,7 +14,7 @@ from spindle.cli.shell.commands import COMMANDS, Shell, run_command
 from spindle.cli.shell.nodes import root_of
 from spindle.cli.shell.paths import completions
 from spindle.cli.shell.reading import read_image
-from spindle.common.errors import CorruptLog
+from spindle.common.errors import CorruptLog, UnsupportedMetadata
 
 
 @click.command(
@@ -40,6 +40,8 @@ def metadata_shell(path: Path, words: Sequence[str]) -> None:
     """
     try:
         shell = Shell(root_of(read_image(path)))
+    except UnsupportedMetadata as error:
+        raise CommandFailed(f"{path}: {error.finding}") from None
     except (CorruptLog, ValueError) as error:
         raise CommandFailed(str(error)) from None
     if words:

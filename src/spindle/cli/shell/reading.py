@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from spindle.common.errors import CorruptLog, CorruptRecords, ProtocolViolation
+from spindle.common.errors import CorruptLog, CorruptRecords, ProtocolViolation, UnsupportedMetadata
 from spindle.common.ids import METADATA_PARTITION, OffsetAndEpoch
 from spindle.metadata.image import MetadataImage
 from spindle.metadata_log.committed import CommittedBatch, decode_batch
@@ -34,6 +34,7 @@ def read_image(path: Path) -> MetadataImage:
 
     Raises:
         CorruptLog: a file does not hold together, or its records do not fit each other.
+        UnsupportedMetadata: a newer release has written a record or level.
         OSError: a file cannot be read.
         ValueError: the path is none of these.
     """
@@ -86,6 +87,8 @@ def _read_folder(folder: Path, last_segment: int | None) -> MetadataImage:
         start = committed_batches[-1].last_offset + 1 if committed_batches else start
         try:
             loader.load_batches(committed_batches)
+        except UnsupportedMetadata:
+            raise
         except ProtocolViolation as error:
             raise CorruptLog(str(path), 0, str(error)) from None
     return loader.image
@@ -94,6 +97,8 @@ def _read_folder(folder: Path, last_segment: int | None) -> MetadataImage:
 def _load_snapshot(loader: MetadataLoader, found: OffsetAndEpoch, path: Path) -> None:
     try:
         loader.load_snapshot(found, read_snapshot(path.read_bytes(), str(path)))
+    except UnsupportedMetadata:
+        raise
     except ProtocolViolation as error:
         raise CorruptLog(str(path), 0, str(error)) from None
 

@@ -154,7 +154,7 @@ def _all_directories(config: NodeConfig) -> tuple[str, ...]:
 
 @storage.command(
     "version-mapping",
-    epilog=examples("spindle storage version-mapping -r 4.3"),
+    epilog=examples("spindle storage version-mapping -r 4.4"),
 )
 @click.option("-r", "--release-version", metavar="V", help="The release; the newest by default.")
 @_json_option

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from spindle.cli.tools.failures import ToolFailed
 from spindle.cli.tools.message_json import compact, fields_of, frame_json
-from spindle.common.errors import CorruptRecords, ProtocolViolation
+from spindle.common.errors import CorruptRecords, ProtocolViolation, UnsupportedMetadata
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.coordinator.transactions.metadata import TransactionState
 from spindle.protocol.codec import decode
@@ -127,8 +127,11 @@ def metadata_record(record: Record) -> FormattedRecord:
     """Return the JSON of a record of the metadata log; such records have no keys."""
     try:
         return FormattedRecord(None, frame_json(*parse_frame(record.value or b"")))
+    except UnsupportedMetadata as error:
+        finding = error.finding
     except CorruptRecords as error:
-        return FormattedRecord(None, f"Error at {record.offset}, skipping. {error}")
+        finding = str(error)
+    return FormattedRecord(None, f"Error at {record.offset}, skipping. {finding}")
 
 
 def group_record(record: Record) -> FormattedRecord:

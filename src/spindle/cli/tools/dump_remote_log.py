@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from spindle.cli.tools.dump_records import FormattedRecord
-from spindle.common.errors import CorruptRecords
+from spindle.common.errors import CorruptRecords, UnsupportedMetadata
 from spindle.common.uuids import uuid_text
 from spindle.protocol.message import Message
 from spindle.protocol.messages.remote_log_records import (
@@ -34,8 +34,11 @@ def remote_log_record(record: Record) -> FormattedRecord:
     try:
         message, _ = parse_frame(record.value or b"", REMOTE_LOG_TYPES)
         return FormattedRecord(None, _TEXTS[type(message)](message))
+    except UnsupportedMetadata as error:
+        finding = error.finding
     except CorruptRecords as error:
-        return FormattedRecord(None, f"Error at offset {record.offset}, skipping. {error}")
+        finding = str(error)
+    return FormattedRecord(None, f"Error at offset {record.offset}, skipping. {finding}")
 
 
 def _segment(message: RemoteLogSegmentMetadataRecord) -> str:

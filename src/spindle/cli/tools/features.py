@@ -240,10 +240,10 @@ _CHANGES: Final = (_RELEASE, _METADATA, _FEATURE, _DRY_RUN)
 
 _EXAMPLES: Final = {
     "describe": "",
-    "upgrade": " --release-version 4.3",
+    "upgrade": " --release-version 4.4",
     "downgrade": " --feature transaction.version=1",
     "disable": " --feature eligible.leader.replicas.version",
-    "version-mapping": " --release-version 4.3",
+    "version-mapping": " --release-version 4.4",
     "feature-dependencies": " --feature transaction.version=2",
 }
 """Options of the example in the help, by command."""

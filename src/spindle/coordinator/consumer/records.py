@@ -2,7 +2,7 @@
 
 Kafka's key types: 3 group epoch, 4 topic metadata (no longer written), 5 member, 6 epoch of the
 target assignment, 7 target of a member, 8 present assignment of a member, 16 topics of a regular
-expression. Values have version 0, as in Apache Kafka 4.3.
+expression. Values have version 0, as in Apache Kafka 4.4.
 """
 
 from collections.abc import Mapping

@@ -27,7 +27,7 @@ def check_initialization(request: InitProducerIdRequest, config: TransactionsCon
     if request.enable2_pc and not config.allows_two_phase_commit:
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if request.keep_prepared_txn:
-        # Kafka 4.3 does not serve this part of KIP-939 either.
+        # Kafka 4.4 does not serve this part of KIP-939 either.
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     has_valid_timeout = 0 < request.transaction_timeout_ms <= config.max_timeout_ms
     if not request.enable2_pc and not has_valid_timeout:

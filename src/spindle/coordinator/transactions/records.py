@@ -1,7 +1,7 @@
 """Records of `__transaction_state`, to bytes and back.
 
 A key is its type (int16, 0) and the transactional id, a value starts with its version (int16).
-Version 1 is written from `transaction.version` 1 on, as Apache Kafka 4.3 does.
+Version 1 is written from `transaction.version` 1 on, as Apache Kafka 4.4 does.
 """
 
 from struct import Struct

@@ -52,7 +52,7 @@ def parse_feature(text: str) -> tuple[str, int]:
 
 
 def parse_release(text: str) -> int:
-    """Return the metadata.version of a release such as `4.3` or `4.3-IV0`.
+    """Return the metadata.version of a release such as `4.4` or `4.4-IV2`.
 
     Raises:
         ConfigError: there is no such release.

@@ -257,14 +257,14 @@ class RequestServer:
         api = APIS[api_key]
         if handler is None:
             raise ProtocolViolation(
-                f"{api.name} is not served on listener {connection.listener} "
+                f"{api.message_name} is not served on listener {connection.listener} "
                 f"(client id {quoted(header.client_id or '')})"
             )
         if not api.first_version <= version <= api.last_version:
             if api_key == API_VERSIONS:
                 return self._unknown_api_versions(header.correlation_id)
             raise ProtocolViolation(
-                f"{api.name} version {version} is not supported, "
+                f"{api.message_name} version {version} is not supported, "
                 f"versions {api.first_version} to {api.last_version} are"
             )
         started_s = perf_counter()

@@ -16,8 +16,8 @@ from spindle.protocol.api import response_class
 from spindle.protocol.message import Message
 from spindle.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from spindle.protocol.messages.fetch import FetchRequest
-from spindle.protocol.messages.vote import VoteRequest
 from spindle.raft.ready import Destination
+from spindle.raft.requests import is_pre_vote
 from spindle.runtime.detached_threads import on_own_thread
 from spindle.runtime.peers.frames import FrameStream
 from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, PeerUnavailable
@@ -228,9 +228,7 @@ def _oldest_version(message: Message) -> int:
     An older version has no field for a pre-vote, for the id of a topic, or for the verification of
     transactions.
     """
-    if isinstance(message, VoteRequest) and any(
-        partition.pre_vote for topic in message.topics for partition in topic.partitions
-    ):
+    if is_pre_vote(message):
         return versions.VOTE_PRE_VOTE
     if isinstance(message, FetchRequest):
         for topic in message.topics:

@@ -3,19 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from spindle.common.errors import ConfigError, CorruptLog, UnsupportedMetadataVersion
+from spindle.common.errors import ConfigError, CorruptLog, UnsupportedMetadata
 from spindle.common.ids import Endpoint
 from spindle.common.ports import FileSystem, RandomSource
 from spindle.common.uuids import Uuid
 from spindle.config.node_config import NodeConfig
 from spindle.disks.executor import DirectoryExecutor
 from spindle.log.storage import LogStorage
-from spindle.metadata.features import (
-    METADATA_VERSION,
-    SUPPORTED_FEATURES,
-    VersionRange,
-    check_metadata_version,
-)
+from spindle.metadata.features import check_feature_level
 from spindle.metadata_log.metadata_log import MetadataLog, RetentionSettings
 from spindle.metadata_log.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
 from spindle.metadata_log.snapshots import read_snapshot, snapshot_file_name
@@ -138,13 +133,9 @@ def _check_starting_levels(file_system: FileSystem, metadata_log_dir: str) -> No
     for record in records:
         if not isinstance(record, FeatureLevelRecord):
             continue
-        name, level = record.name, record.feature_level
         try:
-            if name == METADATA_VERSION:
-                check_metadata_version(level)
-            elif level not in SUPPORTED_FEATURES.get(name, VersionRange(0, 0)):
-                raise UnsupportedMetadataVersion(f"this Spindle does not support {name} {level}")
-        except UnsupportedMetadataVersion as error:
+            check_feature_level(record.name, record.feature_level)
+        except UnsupportedMetadata as error:
             raise ConfigError(
                 f"{metadata_log_dir} was formatted by a newer release: {error}"
             ) from None

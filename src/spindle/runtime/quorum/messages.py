@@ -5,8 +5,10 @@ import logging
 from collections.abc import Callable
 
 from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.log_throttle import LogThrottle
 from spindle.protocol.message import Message
 from spindle.raft.ready import Event, Reply, Request, RequestFailed, ResponseReceived
+from spindle.raft.requests import is_pre_vote
 from spindle.runtime import background
 from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, Peers, PeerUnavailable
 from spindle.runtime.quorum.disk import FoundBytes, add_bytes
@@ -28,6 +30,7 @@ class QuorumMessages:
         self._peers = peers
         self._history = history
         self._report = report
+        self._refusals = LogThrottle(lambda: int(asyncio.get_running_loop().time() * 1000))
         self._answers: dict[int, asyncio.Future[Message]] = {}
         self._next_token = 0
         self._exchanges: dict[asyncio.Task[None], None] = {}
@@ -47,12 +50,18 @@ class QuorumMessages:
         except PeerUnavailable as error:
             logger.debug("%s: %s", request.destination, error)
             event = RequestFailed(request.request_id, is_refused=isinstance(error, PeerGone))
-        except PeerLacksVersion:
+        except PeerLacksVersion as error:
+            self._warn(request.message, str(error))
             event = RequestFailed(request.request_id, is_unsupported_version=True)
         else:
             self._history.answered(request.destination, response)
             event = ResponseReceived(request.request_id, response)
         self._report(event)
+
+    def _warn(self, message: Message, reason: str) -> None:
+        """Warn that a peer of another release cannot be asked; a vote takes a pre-vote's place."""
+        if not is_pre_vote(message) and self._refusals.allow(reason):
+            logger.warning("cannot ask another controller: %s", reason)
 
     # -- requests of others
 

@@ -14,7 +14,7 @@ from spindle.common.errors import (
     ApiError,
     ErrorCode,
     LogDirectoryFailed,
-    UnsupportedMetadataVersion,
+    UnsupportedMetadata,
 )
 from spindle.common.ids import NO_LEADER, Endpoint, OffsetAndEpoch
 from spindle.common.ports import RandomSource
@@ -191,7 +191,7 @@ class RaftMetadataQuorum:
         if not self._is_stopped:
             story = " ".join(self._quorum.core.story)
             # These faults name their reason; any other one is a bug or a damaged log.
-            is_explained = isinstance(fault, LogDirectoryFailed | UnsupportedMetadataVersion)
+            is_explained = isinstance(fault, LogDirectoryFailed | UnsupportedMetadata)
             trace = None if is_explained else fault
             logger.error("the metadata quorum stops here after %s", story, exc_info=trace)
             if is_explained:
