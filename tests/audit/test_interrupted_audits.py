@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from broker_directories import PLAIN, TRANSACTIONAL, clean_directory
+from child_signals import default_signals
 from log_directory_files import corrupt_byte
 
 from spindle.audit import throttle, workers
@@ -137,8 +137,7 @@ def test_an_interrupted_audit_ends_with_its_processes_at_once(root: Path) -> Non
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # These tests may run in the background, where Ctrl-C is ignored, which children inherit.
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=default_signals,
     ) as audit:
         own = psutil.Process(audit.pid)
         # Its pool has two processes, and has started the threads that give work to them.

@@ -14,6 +14,7 @@ from dataclasses import replace
 from fcntl import ioctl
 
 import pytest
+from child_signals import default_signals
 from disk_reports import GIB, MIB, NOTHING, disk, move, report, silent
 
 from spindle.cli.disks.broker_poll import BrokerReport
@@ -279,8 +280,7 @@ def test_a_terminal_is_restored_after_ctrl_c(bootstrap: str) -> None:
         stdout=theirs,
         stderr=theirs,
         env=environment,
-        # The test's process may ignore Ctrl-C, and a child would inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=default_signals,
     ) as process:
         os.close(theirs)
         try:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from child_signals import default_signals
 
 # The signal comes in the middle of the imports.
 _INTERRUPTED = """
@@ -34,7 +35,11 @@ main()
 )
 def test_an_interrupt_while_loading_leaves_no_trace(prefix: str, code: int, out: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", prefix + _INTERRUPTED], capture_output=True, text=True, check=False
+        [sys.executable, "-c", prefix + _INTERRUPTED],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=default_signals,
     )
     assert (done.returncode, done.stderr) == (code, "")
     assert done.stdout.startswith(out)
@@ -48,9 +53,6 @@ import click
 from spindle.cli import main as command_line
 from spindle.cli.entry import main
 
-# A test run under nohup, or in the background of a shell, ignores signals, and this inherits it.
-default = signal.default_int_handler if {number} == signal.SIGINT else signal.SIG_DFL
-signal.signal({number}, default)
 
 @click.command()
 def wait():
@@ -74,6 +76,7 @@ def test_a_command_that_is_told_to_end_undoes_what_it_has_begun(number: int) -> 
         capture_output=True,
         text=True,
         check=False,
+        preexec_fn=default_signals,
     )
     assert (done.returncode, done.stdout, done.stderr) == (128 + number, "undone\n", "")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from child_signals import default_signals
 
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
@@ -370,8 +371,13 @@ class Up:
         folder: Path,
         *arguments: str,
         program: str = _STAND_IN,
-        on_hangup: signal.Handlers = signal.SIG_DFL,
+        is_under_nohup: bool = False,
     ) -> None:
+        def set_signals() -> None:
+            default_signals()
+            if is_under_nohup:
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
         # Every descendant of the command holds this pipe open.
         self.alive, life = os.pipe()
         is_there = any((folder / name).exists() for name in ("node-1", "server.properties"))
@@ -382,8 +388,7 @@ class Up:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # A test run under `nohup` ignores SIGHUP, and the command would inherit that.
-            preexec_fn=lambda: signal.signal(signal.SIGHUP, on_hangup),
+            preexec_fn=set_signals,
         )
         os.close(life)
         self.timer = threading.Timer(60, self.process.kill)
@@ -463,7 +468,7 @@ def test_one_node_is_a_child_that_logs_to_a_file(
 
 
 def test_nohup_is_respected(start_up: Callable[..., Up]) -> None:
-    up = start_up("--nodes", "2", on_hangup=signal.SIG_IGN)
+    up = start_up("--nodes", "2", is_under_nohup=True)
     node = up.event("ready")["nodes"][1]
     up.process.send_signal(signal.SIGHUP)
     os.kill(node["pid"], signal.SIGKILL)
@@ -571,7 +576,11 @@ def test_a_cluster_whose_output_nobody_reads_any_more_is_removed(tmp_path: Path)
     command = (sys.executable, "-c", _REAL, "up")
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        preexec_fn=default_signals,
     ) as process:
         assert process.stdout is not None
         assert any(b"Ctrl-C" in line for line in process.stdout)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from child_signals import default_signals
 
 from spindle.config.node_config import NodeConfig
 from spindle.config.properties import read_properties
@@ -105,7 +106,9 @@ def test_the_delta_table_keeps_up_and_has_the_same_totals(
     node: dict[str, Any], totals_of_the_application: list[str], tmp_path: Path
 ) -> None:
     words = (str(EXAMPLES / "json_to_delta.py"), node["bootstrap_servers"], str(tmp_path / "t"))
-    with subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, *words], stdout=subprocess.PIPE, text=True, preexec_fn=default_signals
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "version 0: 300 orders\n"
         process.send_signal(signal.SIGINT)
@@ -162,6 +165,7 @@ def test_start_node_formats_once_and_runs_the_node(tmp_path: Path, has_cluster_i
             stderr=subprocess.STDOUT,
             text=True,
             env=environment,
+            preexec_fn=default_signals,
         ) as process:
             assert process.stdout is not None
             assert any("Kafka Server started" in line for line in process.stdout)

@@ -4,6 +4,9 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 LIMIT_S = 50.0
 """Below the 60 s of `tests/conftest.py`, so that the error names the condition."""
@@ -30,6 +33,37 @@ def wait_until(
         if time.monotonic() > deadline_s:
             raise AssertionError(_message(condition, what, limit_s))
         time.sleep(pause_s)
+
+
+def wait_for(
+    read: Callable[[], T],
+    is_expected: Callable[[T], object] = bool,
+    what: str | Callable[[], object] = "",
+    *,
+    limit_s: float = LIMIT_S,
+    pause_s: float = 0.05,
+) -> T:
+    """Return the first value that is expected, by default one that is true.
+
+    Args:
+        read: returns the present value.
+        what: as in `wait_until`; by default the source of `is_expected` or `read`.
+
+    Raises:
+        AssertionError: no value was as expected for `limit_s`; the error shows the last one.
+    """
+    values: list[T] = []
+
+    def is_there() -> object:
+        values[:] = [read()]
+        return is_expected(values[0])
+
+    def state() -> str:
+        described = _described(read if is_expected is bool else is_expected, what)
+        return f"{described}: the last value is {values[0]!r}"
+
+    wait_until(is_there, state, limit_s=limit_s, pause_s=pause_s)
+    return values[0]
 
 
 async def until(
@@ -67,9 +101,16 @@ async def _holds(condition: Callable[[], bool | Awaitable[bool]]) -> bool:
 def _message(
     condition: Callable[[], object], what: str | Callable[[], object], limit_s: float
 ) -> str:
-    if not what:
-        try:
-            what = " ".join(inspect.getsource(condition).split())
-        except (OSError, TypeError):
-            what = repr(condition)
-    return f"not within {limit_s:g} s: {what() if callable(what) else what}"
+    return f"not within {limit_s:g} s: {_described(condition, what)}"
+
+
+def _described(condition: Callable[..., object], what: str | Callable[[], object]) -> object:
+    """Return `what`, or the source of the condition."""
+    if callable(what):
+        return what()
+    if what:
+        return what
+    try:
+        return " ".join(inspect.getsource(condition).split())
+    except (OSError, TypeError):
+        return repr(condition)

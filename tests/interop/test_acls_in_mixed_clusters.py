@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from peers.java_tools import JavaTools, ToolResult
 from peers.node import KafkaNode, Node, SpindleNode
 from peers.split_cluster import LIMIT_S, SplitCluster
 from test_acls import NODE_OVERRIDES
+from waiting import wait_for
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -59,10 +59,9 @@ def test_every_node_has_the_same_acls_and_enforces_them(
 
 def wait_listed(tools: JavaTools, place: tuple[str, str], expected: list[str]) -> None:
     """Wait until a node lists these ACLs, because it follows the metadata by itself."""
-    deadline = time.monotonic() + LIMIT_S
-    while True:
+
+    def listed() -> list[str]:
         lines = tools.run("acls", *place, "--list").check().lines
-        result = sorted(line.strip() for line in lines if "principal=" in line)
-        if result == expected:
-            return
-        assert time.monotonic() < deadline, result
+        return sorted(line.strip() for line in lines if "principal=" in line)
+
+    wait_for(listed, lambda acls: acls == expected, limit_s=LIMIT_S, pause_s=0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import struct
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from peers.clients import settings
 from peers.cluster import QUICK_FAILOVER, Cluster
+from waiting import wait_until
 
 from spindle.audit.report import AuditReport
 from spindle.audit.run import run_audit
@@ -102,10 +102,7 @@ def test_compacted_replicas_are_equal_until_one_changes_on_its_disk(tmp_path: Pa
             is_stopped.set()
             traffic.join(LIMIT_S)
         cluster.wait_in_sync([TOPIC])
-        deadline = time.monotonic() + LIMIT_S
-        while min(high_watermarks(cluster)) == 0:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until(lambda: min(high_watermarks(cluster)) > 0, limit_s=LIMIT_S, pause_s=0.1)
         cluster.kill()
         report = audited(cluster)
         assert sentences(report) == []

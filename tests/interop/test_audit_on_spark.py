@@ -7,13 +7,13 @@ import os
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from broker_directories import clean_directory
 from seeded_faults import FAULTS
+from waiting import wait_until
 
 from spindle.audit.fleet import audit_directories
 from spindle.audit.run import run_audit
@@ -69,11 +69,12 @@ def test_an_audit_goes_on_after_its_driver_was_killed(
     spindle = str(Path(sys.executable).with_name("spindle"))
     command = [spindle, *words, "--throttle", "20000"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as driver:
-        deadline = time.monotonic() + LIMIT_S
-        while not list(parts.glob("*.json")):
-            assert time.monotonic() < deadline
+
+        def has_kept_a_part() -> bool:
             assert driver.poll() is None
-            time.sleep(0.05)
+            return any(parts.glob("*.json"))
+
+        wait_until(has_kept_a_part, limit_s=LIMIT_S)
         os.killpg(driver.pid, 9)
     kept = [json.loads(path.read_text())["parts"] for path in parts.glob("*.json")]
     assert sum(map(len, kept)) > 0

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.errors import KafkaError as KafkaPythonError
 from peers.clients import position_of
 from peers.cluster import QUICK_FAILOVER, Cluster
+from waiting import wait_until
 
 from kafka import KafkaConsumer, KafkaProducer
 
@@ -231,10 +232,12 @@ def test_clients_live_through_the_loss_of_every_node(cluster: Cluster) -> None:
     for thread in senders + readers:
         thread.start()
     # A client that has never seen its topic may give up, so wait until each has read.
-    deadline = time.monotonic() + LIMIT_S
-    while not all(subject.read for subject in subjects):
-        assert time.monotonic() < deadline, {s.topic: (len(s.read), s.faults) for s in subjects}
-        time.sleep(0.1)
+    wait_until(
+        lambda: all(subject.read for subject in subjects),
+        lambda: {s.topic: (len(s.read), s.faults) for s in subjects},
+        limit_s=LIMIT_S,
+        pause_s=0.1,
+    )
     names = [*CLIENTS, "__consumer_offsets"]
     for seat in cluster.seats:
         cluster.wait_in_sync(names)

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from peers.clients import create, position_of, settings, watermarks
 from peers.node import KafkaNode, Node
+from waiting import wait_for
 
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.record import Record, decode_records
@@ -100,14 +101,14 @@ def wait_until_clean(node: Node) -> None:
     """Wait until everything below the active segment is clean, and old files are gone."""
     folder = node.log_dirs[0] / f"{TOPIC}-0"
     checkpoint = node.log_dirs[0] / "cleaner-offset-checkpoint"
-    deadline = time.monotonic() + LIMIT_S
-    while True:
+
+    def state() -> tuple[bool, list[Path], str]:
         active = max(int(path.stem) for path in folder.glob("*.log"))
         left = [*folder.glob("*.deleted"), *folder.glob("*.swap"), *folder.glob("*.cleaned")]
-        if f"{TOPIC} 0 {active}" in checkpoint.read_text().splitlines() and not left:
-            return
-        assert time.monotonic() < deadline, (checkpoint.read_text(), active, left)
-        time.sleep(0.05)
+        checkpointed = checkpoint.read_text()
+        return f"{TOPIC} 0 {active}" in checkpointed.splitlines(), left, checkpointed
+
+    wait_for(state, lambda state: state[0] and not state[1], "all is clean", limit_s=LIMIT_S)
 
 
 Batch = tuple[int, int, int, int, int, bool, list[Record]]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from peers.clients import settings, take
 from peers.compare import Answer, Pair, tool_answer
 from peers.node import Node
+from waiting import wait_for, wait_until
 
 NODE_OVERRIDES = {
     "log.segment.delete.delay.ms": "1000",
@@ -96,18 +96,20 @@ class Mover:
 
     def until_known(self, number: int) -> None:
         """Wait until the future log has its topic id. Kafka takes one without for a stray log."""
-        deadline = time.monotonic() + LIMIT_S
         place = Path(self.paths[number])
-        while not any(place.glob(f"{self._topic}-0.*-future/partition.metadata")):
-            assert time.monotonic() < deadline, self.names()
-            time.sleep(0.05)
+        wait_until(
+            lambda: any(place.glob(f"{self._topic}-0.*-future/partition.metadata")),
+            self.names,
+            limit_s=LIMIT_S,
+        )
 
     def until_moved(self, number: int) -> list[list[Any]]:
-        deadline = time.monotonic() + LIMIT_S
-        while (rows := self.view()) != [[self.named(self.paths[number]), False, False]]:
-            assert time.monotonic() < deadline, rows
-            time.sleep(0.2)
-        return rows
+        return wait_for(
+            self.view,
+            lambda rows: rows == [[self.named(self.paths[number]), False, False]],
+            limit_s=LIMIT_S,
+            pause_s=0.2,
+        )
 
 
 SLOW = ("--replica-alter-log-dirs-throttle", "60000")
@@ -178,10 +180,7 @@ def test_a_topic_deleted_while_it_moves(pair: Pair, tmp_path: Path) -> None:
             mover.reassign(mover.paths[1], "--execute", "--additional", *SLOW),
             mover.tool("topics", "--delete", "--topic", "gone"),
         ]
-        deadline = time.monotonic() + LIMIT_S
-        while any(mover.names()):
-            assert time.monotonic() < deadline, mover.names()
-            time.sleep(0.2)
+        wait_until(lambda: not any(mover.names()), mover.names, limit_s=LIMIT_S, pause_s=0.2)
         return [*answers, mover.reassign(mover.paths[1], "--verify")]
 
     pair.compare(script)

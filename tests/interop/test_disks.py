@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +21,7 @@ from peers.dumped_files import check_files
 from peers.java_tools import JavaTools
 from peers.node import TEST_DEFAULTS, KafkaNode, Node, random_uuid
 from peers.samples import CODECS, samples, seen
+from waiting import wait_for
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -189,19 +189,20 @@ def contents(node: Node) -> Contents:
 
 def _topics_with_leaders(consumer: Consumer) -> dict[str, TopicMetadata]:
     """Return all topics when every partition has a leader (none has one just after a start)."""
-    deadline = time.monotonic() + LIMIT_S
-    while True:
-        topics = consumer.list_topics(timeout=LIMIT_S).topics
-        leaderless = [
-            f"{name}-{partition.id}"
+
+    def leaders(topics: dict[str, TopicMetadata]) -> dict[str, int]:
+        return {
+            f"{name}-{partition.id}": partition.leader
             for name, topic in topics.items()
             for partition in topic.partitions.values()
-            if partition.leader < 0
-        ]
-        if not leaderless:
-            return dict(topics)
-        assert time.monotonic() < deadline, f"no leader: {leaderless}"
-        time.sleep(0.05)
+        }
+
+    return wait_for(
+        lambda: dict(consumer.list_topics(timeout=LIMIT_S).topics),
+        lambda topics: min(leaders(topics).values(), default=0) >= 0,
+        "every partition has a leader",
+        limit_s=LIMIT_S,
+    )
 
 
 @pytest.mark.parametrize("how", ["clean", "kill"])

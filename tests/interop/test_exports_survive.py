@@ -17,6 +17,7 @@ from peers.exported_rows import files_without_a_table, values_of
 from peers.node import Node
 from peers.paths import SPINDLE
 from peers.steady_input import SteadyInput
+from waiting import wait_until
 
 from spindle.pipeline.export.jobs import TableFormat
 
@@ -99,10 +100,11 @@ def test_the_command_goes_on_where_it_was_killed(
         "--commit-rows", "200", "--master", "local[2]", "-c", "spark.driver.memory=1g", "--json",
     ]  # fmt: skip
     first = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
-    deadline = time.monotonic() + LIMIT_S
-    while not list(table.rglob("*.parquet")) and first.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    wait_until(
+        lambda: list(table.rglob("*.parquet")) or first.poll() is not None,
+        limit_s=LIMIT_S,
+        pause_s=0.2,
+    )
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
     assert first.stdout is not None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ from threading import Lock
 from typing import Any
 
 import pytest
+import waiting
 from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 from peers.clients import create, settings
@@ -95,12 +95,12 @@ class Roll:
         }
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + LIMIT_S
-        while not condition():
+        def shown() -> str:
             lines = self._members.output().splitlines()
-            shown = [line for line in lines if not line.startswith(("read", "committed"))]
-            assert time.monotonic() < deadline, f"{self._node.kind}: {shown[-60:]}"
-            time.sleep(0.1)
+            others = [line for line in lines if not line.startswith(("read", "committed"))]
+            return f"{self._node.kind}: {others[-60:]}"
+
+        waiting.wait_until(condition, shown, limit_s=LIMIT_S, pause_s=0.1)
 
     def _is_settled(self) -> bool:
         lines = self._members.output().splitlines()

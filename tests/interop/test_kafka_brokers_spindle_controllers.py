@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from peers.java_tools import JavaTools, ToolResult
 from peers.node import KafkaNode, Node
 from peers.split_cluster import SplitCluster
 from peers.verified_traffic import VerifiedTraffic
+from waiting import wait_for, wait_until
 
 pytestmark = pytest.mark.timeout(300)
 LIMIT_S = 120.0
@@ -53,28 +53,26 @@ def described(cluster: SplitCluster, kind: str, name: str) -> str:
 
 def wait_unregistered(cluster: SplitCluster, broker: str) -> None:
     """Wait until the broker that is asked no longer lists this one: it hears of it later."""
-    deadline = time.monotonic() + LIMIT_S
-    while True:
+
+    def listed() -> list[str]:
         answer = cluster.run("cluster", "list-endpoints", "--include-fenced-brokers").check()
-        listed = [line.split()[0] for line in answer.lines]
-        assert {"ID", "1", "3"} <= set(listed), answer.stdout
-        if broker not in listed:
-            return
-        assert time.monotonic() < deadline, answer.stdout
-        time.sleep(0.1)
+        ids = [line.split()[0] for line in answer.lines]
+        assert {"ID", "1", "3"} <= set(ids), answer.stdout
+        return ids
+
+    wait_for(listed, lambda ids: broker not in ids, limit_s=LIMIT_S, pause_s=0.1)
 
 
 def wait_placeable(cluster: SplitCluster, factor: int, *, is_placeable: bool) -> None:
     """Wait until the controller could place so many replicas, which heartbeats must allow first."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    deadline = time.monotonic() + LIMIT_S
-    while True:
+
+    def refusal() -> BaseException | None:
         topic = NewTopic("not-made", 1, factor)
-        error = admin.create_topics([topic], validate_only=True)["not-made"].exception(LIMIT_S)
-        if (error is None) == is_placeable:
-            return
-        assert time.monotonic() < deadline, error
-        time.sleep(0.05)
+        created = admin.create_topics([topic], validate_only=True)["not-made"]
+        return created.exception(LIMIT_S)
+
+    wait_for(refusal, lambda error: (error is None) == is_placeable, limit_s=LIMIT_S)
 
 
 def test_settings_are_kept_and_refused_as_by_kafka(cluster: SplitCluster) -> None:
@@ -198,11 +196,12 @@ def test_a_failed_directory_takes_its_replicas_out(cluster: SplitCluster) -> Non
     path = broker.log_dirs[
         1
     ]  # the first directory holds the metadata log; without it the node stops
-    deadline = time.monotonic() + 60
     # The broker learns of its replicas a moment after the controller has created them.
-    while len([d for log_dir in broker.log_dirs for d in log_dir.glob("lost-*")]) < 4:
-        assert time.monotonic() < deadline, broker.log_dirs
-        time.sleep(0.1)
+    wait_until(
+        lambda: len([d for log_dir in broker.log_dirs for d in log_dir.glob("lost-*")]) >= 4,
+        limit_s=60,
+        pause_s=0.1,
+    )
     held = sorted(int(d.name.rpartition("-")[2]) for d in path.glob("lost-*"))
     assert len(held) == 2
     away = path.rename(path.with_name("away"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +10,7 @@ from peers.java_tools import JavaTools
 from peers.node import KafkaNode, SpindleNode
 from peers.paths import SPINDLE
 from peers.split_cluster import SplitCluster
+from waiting import wait_for
 
 pytestmark = pytest.mark.timeout(180)
 LIMIT_S = 60.0
@@ -44,10 +44,12 @@ def shown(cluster: SplitCluster, broker: int) -> str:
 
 
 def until_shown(cluster: SplitCluster, *, present: str = "", absent: str = "no such text") -> str:
-    deadline = time.monotonic() + LIMIT_S
-    while present not in (text := shown(cluster, OURS)) or absent in text:
-        assert time.monotonic() < deadline, text
-    return text
+    return wait_for(
+        lambda: shown(cluster, OURS),
+        lambda text: present in text and absent not in text,
+        limit_s=LIMIT_S,
+        pause_s=0,
+    )
 
 
 def test_a_broker_ends_its_cordon_under_a_controller_of_kafka(cluster: SplitCluster) -> None:

@@ -8,7 +8,6 @@ on Kafka alone.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from peers.metadata_view import Directories, directories, directory_id
 from peers.node import KafkaNode, Node
 from peers.split_cluster import SplitCluster
 from peers.verified_traffic import VerifiedTraffic
+from waiting import wait_for
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -57,11 +57,7 @@ class MixedDisks:
 
     def until(self, is_so: Callable[[Directories], bool]) -> Directories:
         """Wait until the controller has recorded this."""
-        deadline = time.monotonic() + LIMIT_S
-        while not is_so(view := self.recorded()):
-            assert time.monotonic() < deadline, view
-            time.sleep(0.1)
-        return view
+        return wait_for(self.recorded, is_so, limit_s=LIMIT_S, pause_s=0.1)
 
     def cordon(self, number: int, *indexes: int) -> None:
         """Cordon exactly these directories of a broker, and wait until the controller knows."""
@@ -223,10 +219,13 @@ def _places(view: Directories, topic: str, partitions: int, broker: Node) -> lis
 def _until_done(
     mixed: MixedDisks, folder: Path, topic: str, plan: dict[int, str], what: str
 ) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while what not in (said := mixed.move(folder, topic, plan, "--verify").stdout):
-        assert time.monotonic() < deadline, said
-        time.sleep(0.1)
+    wait_for(
+        lambda: mixed.move(folder, topic, plan, "--verify").stdout,
+        lambda printed: what in printed,
+        what,
+        limit_s=LIMIT_S,
+        pause_s=0.1,
+    )
 
 
 def _all(traffic: VerifiedTraffic) -> list[tuple[int, int]]:
@@ -234,10 +233,7 @@ def _all(traffic: VerifiedTraffic) -> list[tuple[int, int]]:
 
 
 def _until_acknowledged(traffic: VerifiedTraffic, count: int) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while len(_all(traffic)) < count:
-        assert time.monotonic() < deadline, f"{len(_all(traffic))} records of {count}"
-        time.sleep(0.05)
+    wait_for(lambda: len(_all(traffic)), lambda n: n >= count, f"{count} records", limit_s=LIMIT_S)
 
 
 def _offline(cluster: SplitCluster, number: int) -> list[str]:

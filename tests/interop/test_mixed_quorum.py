@@ -21,6 +21,7 @@ from peers.quorum import (
     QuorumView,
     ask_node,
 )
+from waiting import wait_for, wait_until
 
 from spindle.metadata_log.committed import decode_batch
 from spindle.metadata_log.snapshots import SUFFIX, read_snapshot
@@ -206,10 +207,13 @@ def registered(records: list[object]) -> set[int]:
 
 def wait_for_registrations(quorum: MixedQuorum) -> None:
     """Wait until all are registered; one that met a change of leaders registers again later."""
-    deadline = time.monotonic() + CHANGE_LIMIT_S
-    while registered(known_records(quorum, quorum.settled().leader_id)) != set(quorum.nodes):
-        assert time.monotonic() < deadline, "a controller does not register"
-        time.sleep(0.1)
+    wait_for(
+        lambda: registered(known_records(quorum, quorum.settled().leader_id)),
+        lambda controllers: controllers == set(quorum.nodes),
+        "each controller is registered",
+        limit_s=CHANGE_LIMIT_S,
+        pause_s=0.1,
+    )
 
 
 def empty_disk(quorum: MixedQuorum, node_id: int) -> None:
@@ -275,13 +279,14 @@ def test_an_empty_controller_begins_with_the_snapshot_of_the_other_kind(
 
 def wait_for_snapshot(quorum: MixedQuorum, view: QuorumView) -> None:
     """Wait for a snapshot; the records of an idle controller fill the log until one is due."""
-    deadline = time.monotonic() + CHANGE_LIMIT_S
-    while not any(
-        int(path.name.split("-")[0]) >= view.high_watermark
-        for path in snapshots(quorum, view.leader_id)
-    ):
-        assert time.monotonic() < deadline, "the leader writes no snapshot"
-        time.sleep(0.05)
+    wait_until(
+        lambda: any(
+            int(path.name.split("-")[0]) >= view.high_watermark
+            for path in snapshots(quorum, view.leader_id)
+        ),
+        "the leader has written a snapshot",
+        limit_s=CHANGE_LIMIT_S,
+    )
 
 
 def snapshots(quorum: MixedQuorum, node_id: int) -> list[Path]:

@@ -7,7 +7,6 @@ All replicas of a partition hold the same bytes, with either program as leader o
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from peers.java_tools import JavaTools
 from peers.node import KafkaNode, Node
 from peers.split_cluster import SplitCluster
 from peers.verified_traffic import VerifiedTraffic
+from waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -62,13 +62,15 @@ def assert_same_bytes(
     cluster: SplitCluster, topic: str, partition: int, *brokers: int, may_be_empty: bool = False
 ) -> None:
     """Assert that all replicas have the same bytes; wait for followers that are a fetch behind."""
-    deadline = time.monotonic() + 20
-    while True:
-        first, *others = [segments(cluster.brokers[b], topic, partition) for b in brokers]
-        if (first or may_be_empty) and others == [first] * len(others):
-            return
-        assert time.monotonic() < deadline, [len(data) for data in (first, *others)]
-        time.sleep(0.05)
+
+    def copies() -> list[bytes]:
+        return [segments(cluster.brokers[b], topic, partition) for b in brokers]
+
+    wait_until(
+        lambda: len(seen := set(copies())) == 1 and (may_be_empty or b"" not in seen),
+        lambda: f"the same bytes on all brokers: {list(map(len, copies()))}",
+        limit_s=20,
+    )
 
 
 def test_each_program_leads_and_follows_through_kills(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
+from functools import partial
+from operator import eq
 from pathlib import Path
 
 import pytest
 from peers.compare import Difference, Pair
 from peers.node import Node
+from waiting import wait_for
 from wire_cases import OTHER_ID
 from wire_cases_permissions import (
     ADMINISTRATOR,
@@ -78,16 +80,20 @@ def _prepare(node: Node) -> State:
 def _wait_for_rights(node: Node) -> None:
     """Return when the node has the ACLs, which arrive together."""
     expected = {NOBODY: ErrorCode.TOPIC_AUTHORIZATION_FAILED, OWNER: ErrorCode.NONE}
-    deadline = time.monotonic() + PATIENCE_S
     for host, code in expected.items():
         wire = Wire(node, host)
-        while True:
-            (topic,) = wire.ask("metadata", 12, {"topics": [{"name": "own-a"}]}).topics
-            if topic.error_code == code:
-                break
-            assert time.monotonic() < deadline, f"{node.kind} answers {topic.error_code} to {host}"
-            time.sleep(0.05)
+        wait_for(
+            partial(_metadata_error, wire),
+            partial(eq, code),
+            f"{node.kind} answers {code} to {host}",
+            limit_s=PATIENCE_S,
+        )
         wire.close()
+
+
+def _metadata_error(wire: Wire) -> int:
+    (topic,) = wire.ask("metadata", 12, {"topics": [{"name": "own-a"}]}).topics
+    return int(topic.error_code)
 
 
 @pytest.fixture(scope="module")
@@ -139,14 +145,13 @@ def test_a_regular_expression_finds_only_topics_that_the_member_may_describe(
     }
     for state in states:
         wire = Wire(state.node, OWNER)
-        deadline = time.monotonic() + PATIENCE_S
         # A member may join again and again. Kafka evaluates the expression beside the request.
-        while True:
-            answer = wire.ask("consumer_group_heartbeat", 1, body)
-            if answer.assignment is not None and answer.assignment.topic_partitions:
-                break
-            assert time.monotonic() < deadline, f"{state.node.kind}: {answer}"
-            time.sleep(0.05)
+        answer = wait_for(
+            partial(wire.ask, "consumer_group_heartbeat", 1, body),
+            lambda answer: answer.assignment and answer.assignment.topic_partitions,
+            f"{state.node.kind} assigns partitions",
+            limit_s=PATIENCE_S,
+        )
         wire.ask("consumer_group_heartbeat", 1, {**body, "member_epoch": -1})
         wire.close()
         topic_ids = {one.topic_id for one in answer.assignment.topic_partitions}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from confluent_kafka import Consumer, Producer
 from peers.java_tools import JavaTools
 from peers.node import KafkaNode, SpindleNode
 from peers.split_cluster import SplitCluster
+from waiting import wait_for
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -43,13 +43,21 @@ class RackReader:
 
     def read_until(self, count: int, brokers: dict[int, int]) -> None:
         """Return when so many records have come and the partitions are read from these brokers."""
-        deadline = time.monotonic() + LIMIT_S
-        while len(self.values) < count or self.brokers != brokers:
-            assert time.monotonic() < deadline, (len(self.values), self.brokers)
+
+        def read() -> tuple[int, dict[int, int]]:
             for record in self._consumer.consume(100, 0.1):
                 value = record.value()
                 if record.error() is None and value is not None:
                     self.values.append(value)
+            return len(self.values), self.brokers
+
+        wait_for(
+            read,
+            lambda state: state[0] >= count and state[1] == brokers,
+            f"{count} records, read from {brokers}",
+            limit_s=LIMIT_S,
+            pause_s=0,
+        )
 
     def close(self) -> None:
         self._consumer.close()

@@ -7,7 +7,6 @@ and the broker uses it without a restart; a directory is added and retired.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from peers.metadata_view import directories, directory_id
 from peers.node import KafkaNode, Node, SpindleNode
 from peers.split_cluster import SplitCluster
 from peers.verified_traffic import VerifiedTraffic
+from waiting import wait_for, wait_until
 
 from spindle.cli.main import spindle
 
@@ -72,10 +72,11 @@ def epoch_of(cluster: SplitCluster) -> str:
 def wait_for_replicas(node: Node, topic: str, count: int) -> None:
     """Wait until the broker has made its replicas: metadata shows them sooner."""
     folders = [*node.log_dirs, node.folder / "new"]
-    deadline = time.monotonic() + LIMIT_S
-    while len([path for file in folders for path in file.glob(f"{topic}-*")]) < count:
-        assert time.monotonic() < deadline, f"{topic} has no {count} replicas"
-        time.sleep(0.05)
+    wait_until(
+        lambda: len([path for file in folders for path in file.glob(f"{topic}-*")]) >= count,
+        f"{topic} has {count} replicas",
+        limit_s=LIMIT_S,
+    )
 
 
 def wait_acknowledged(traffic: VerifiedTraffic, more: int) -> None:
@@ -83,10 +84,7 @@ def wait_acknowledged(traffic: VerifiedTraffic, more: int) -> None:
         return sum(len(records) for records in traffic.acknowledged().values())
 
     wanted = count() + more
-    deadline = time.monotonic() + LIMIT_S
-    while count() < wanted:
-        assert time.monotonic() < deadline, f"{count()} records of {wanted}"
-        time.sleep(0.05)
+    wait_for(count, lambda records: records >= wanted, f"{wanted} records", limit_s=LIMIT_S)
 
 
 @pytest.mark.parametrize("is_replaced", [True, False], ids=["replaced", "repaired"])
@@ -153,10 +151,14 @@ def test_a_directory_is_added_filled_and_retired(
     plan.write_text(json.dumps(json.loads(in_use.output)["reassignment"]))
     moving = ("--reassignment-json-file", str(plan))
     cluster.run("reassign-partitions", *moving, "--execute").check()
-    deadline = time.monotonic() + LIMIT_S
-    while (retired := command(cluster, "remove", str(OURS), str(new))).exit_code != 0:
-        assert time.monotonic() < deadline, retired.output
-        time.sleep(0.1)
+    outputs: list[str] = []
+
+    def is_removed() -> bool:
+        removal = command(cluster, "remove", str(OURS), str(new))
+        outputs.append(removal.output)
+        return removal.exit_code == 0
+
+    wait_until(is_removed, lambda: outputs[-1], limit_s=LIMIT_S, pause_s=0.1)
     view = directories(java_tools, cluster.controllers[0])
     assert answer["directoryId"] not in view.online[OURS]
     assert all(p.is_healthy for p in cluster.describe("t"))

@@ -32,6 +32,7 @@ from peers.secured_kafka import (
     mechanisms,
     stores,
 )
+from waiting import wait_until
 
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
@@ -84,15 +85,16 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SpindleNode]:
 
 def await_user(node: SpindleNode) -> None:
     """Wait until the broker knows the credentials that the controller has just stored."""
-    deadline = time.monotonic() + LIMIT_S
-    while True:
-        try:
-            with spindle_client(node, "LOGIN", "SCRAM-SHA-512") as client:
-                client.metadata()
-        except SaslFailed:
-            assert time.monotonic() < deadline
-        else:
-            return
+    wait_until(lambda: can_log_in(node, "SCRAM-SHA-512"), limit_s=LIMIT_S, pause_s=0)
+
+
+def can_log_in(node: SpindleNode, mechanism: str) -> bool:
+    try:
+        with spindle_client(node, "LOGIN", mechanism) as client:
+            client.metadata()
+    except SaslFailed:
+        return False
+    return True
 
 
 def properties(node: SpindleNode, listener: str, mechanism: str) -> dict[str, str]:
@@ -308,14 +310,7 @@ def test_a_user_who_is_removed_stays_until_the_end_of_the_session(node: SpindleN
         try:
             with WireClient(plain) as admin:
                 alter_user(admin, USER, [], [mechanism])
-            deadline = time.monotonic() + LIMIT_S
-            while True:
-                assert time.monotonic() < deadline
-                try:
-                    with spindle_client(node, "LOGIN", mechanism.text) as other:
-                        other.metadata()
-                except SaslFailed:
-                    break
+            wait_until(lambda: not can_log_in(node, mechanism.text), limit_s=LIMIT_S, pause_s=0)
             user.metadata()
         finally:
             add_users(node)

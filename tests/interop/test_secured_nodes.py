@@ -20,6 +20,7 @@ from peers.secured_nodes import (
     logins,
     protocols,
 )
+from waiting import wait_for
 
 from spindle.client.admin.scram import alter_user
 from spindle.client.admin.topics import NewTopic, create_topic
@@ -289,11 +290,10 @@ def restart(broker: Node, properties: Mapping[str, str]) -> None:
         producer = BlockingProducer(client)
         for partition in range(2):
             producer.send(TopicPartition("copied", partition), [SimpleRecord(None, b"1")])
-        deadline = time.monotonic() + 60
-        while True:
+
+        def in_sync() -> list[int]:
             client.forget_metadata()
             partitions = client.metadata(["copied"]).topic("copied").partitions
-            if all(len(partition.isr) == 2 for partition in partitions.values()):
-                return
-            assert time.monotonic() < deadline, partitions
-            time.sleep(0.1)
+            return [len(partition.isr) for partition in partitions.values()]
+
+        wait_for(in_sync, lambda counts: set(counts) == {2}, limit_s=60, pause_s=0.1)

@@ -24,6 +24,7 @@ from peers.committed_reader import committed_values
 from peers.node import KafkaNode, Node
 from sink_run import SinkRun
 from sink_scenarios import SCENARIOS, Scenario
+from waiting import wait_until
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -139,22 +140,30 @@ def test_each_row_of_a_stream_is_there_once_whatever_is_killed(
     errors = tmp_path / "errors"
     process = start(plan, errors)
     kills, hit = 0, 0
-    deadline = time.monotonic() + LIMIT_S
+
+    def is_done_despite_kills() -> bool:
+        nonlocal process, kills, hit
+        done = committed_batches(checkpoint)
+        if done >= BATCHES:
+            return True
+        if process.poll() is not None:  # more failures of one task than Spark allows
+            process = start(plan, errors)
+        elif kills < DRIVER_KILLS and done >= (kills + 1) * BATCHES // (DRIVER_KILLS + 1):
+            time.sleep(chance.random())
+            kill_group(process)
+            kills += 1
+            process = start(plan, errors)
+        elif done > hit:  # a worker in each batch, at some time in it
+            time.sleep(chance.random())
+            kill_a_worker(process, chance)
+            hit = done
+        return False
+
+    def state() -> tuple[int, str]:
+        return committed_batches(checkpoint), errors.read_text()[-3000:]
+
     try:
-        while (done := committed_batches(checkpoint)) < BATCHES:
-            assert time.monotonic() < deadline, (done, errors.read_text()[-3000:])
-            if process.poll() is not None:  # more failures of one task than Spark allows
-                process = start(plan, errors)
-            elif kills < DRIVER_KILLS and done >= (kills + 1) * BATCHES // (DRIVER_KILLS + 1):
-                time.sleep(chance.random())
-                kill_group(process)
-                kills += 1
-                process = start(plan, errors)
-            elif done > hit:  # a worker in each batch, at some time in it
-                time.sleep(chance.random())
-                kill_a_worker(process, chance)
-                hit = done
-            time.sleep(0.05)
+        wait_until(is_done_despite_kills, state, limit_s=LIMIT_S)
         assert process.wait(120) == 0, errors.read_text()[-3000:]
     finally:
         if process.poll() is None:

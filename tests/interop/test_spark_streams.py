@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from peers import spark_venv
 from peers.clients import create
 from peers.compare import Answer
 from peers.node import KafkaNode, Node
+from waiting import wait_for
 
 from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.producer import BlockingProducer
@@ -126,14 +126,18 @@ def batch_ids(folder: Path) -> list[int]:
 def kill_in_a_batch(process: subprocess.Popen[str], checkpoint: Path, errors: Path) -> int:
     """Kill the driver when it has planned a new batch and not committed it; return the batch."""
     before = max(batch_ids(checkpoint / "offsets"), default=-1)
-    deadline = time.monotonic() + START_LIMIT_S
-    while True:
-        planned = max(batch_ids(checkpoint / "offsets"), default=-1)
-        if planned > before and planned not in batch_ids(checkpoint / "commits"):
-            break
+
+    def planned_batch() -> int:
         assert process.poll() is None, errors.read_text()[-3000:]
-        assert time.monotonic() < deadline, "the stream plans no batch"
-        time.sleep(0.005)
+        return max(batch_ids(checkpoint / "offsets"), default=-1)
+
+    planned = wait_for(
+        planned_batch,
+        lambda batch: batch > before and batch not in batch_ids(checkpoint / "commits"),
+        "the stream plans a batch",
+        limit_s=START_LIMIT_S,
+        pause_s=0.005,
+    )
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     return planned

@@ -6,7 +6,6 @@ Its two instances and the brokers are killed meanwhile, and a log directory dies
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from peers.java_tools import compiled_classes
 from peers.node import KafkaNode, Node
 from peers.paths import java_can_compile, streams_jars
 from peers.steady_input import KEYS, SteadyInput
+from waiting import wait_for
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -75,10 +75,13 @@ def instance(cluster: Cluster, folder: Path, number: int) -> JavaProcess:
 def wait_more(cluster: Cluster, records: int) -> None:
     """Return after this many more offsets of the output are stable."""
     wanted = stable_end(cluster.bootstrap, TARGET, PARTITIONS) + records
-    deadline = time.monotonic() + LIMIT_S
-    while stable_end(cluster.bootstrap, TARGET, PARTITIONS) < wanted:
-        assert time.monotonic() < deadline, "the application does not go on"
-        time.sleep(0.1)
+    wait_for(
+        lambda: stable_end(cluster.bootstrap, TARGET, PARTITIONS),
+        lambda end: end >= wanted,
+        f"the application writes up to {wanted} records",
+        limit_s=LIMIT_S,
+        pause_s=0.1,
+    )
 
 
 def counts(cluster: Cluster) -> dict[bytes, list[int]]:
@@ -119,11 +122,14 @@ def test_every_record_is_counted_once(
     for values in written.written.values():
         for value in values:
             expected[f"key{int(value.split(b'-')[1]) % KEYS}".encode()] += 1
-    deadline = time.monotonic() + LIMIT_S
     with instances[0], instances[1]:
-        while (total := sum(map(len, counts(cluster).values()))) < expected.total():
-            assert time.monotonic() < deadline, f"{total} of {expected.total()} are counted"
-            time.sleep(0.5)
+        wait_for(
+            lambda: sum(map(len, counts(cluster).values())),
+            lambda total: total >= expected.total(),
+            f"{expected.total()} records are counted",
+            limit_s=LIMIT_S,
+            pause_s=0.5,
+        )
     result = counts(cluster)
     assert expected.total() > 1000
     assert result == {key: list(range(1, count + 1)) for key, count in expected.items()}

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from peers.java_tools import run_in_new_jvm
 from peers.node import SpindleNode
 from peers.paths import java
+from waiting import wait_for, wait_until
 
 from spindle.config.properties import format_properties
 
@@ -172,11 +173,21 @@ def shown_serial(node: SpindleNode, listener: str) -> int:
         return int(str(certificate["serialNumber"]), 16)
 
 
+def wait_until_logged(node: SpindleNode, producer: Producer, text: str) -> None:
+    def output() -> str:
+        producer.poll(0.1)
+        return node.output()
+
+    wait_for(output, lambda printed: text in printed, text, limit_s=LIMIT_S, pause_s=0)
+
+
 def await_serial(node: SpindleNode, listener: str, serial: int) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while shown_serial(node, listener) != serial:
-        assert time.monotonic() < deadline, node.output()[-2000:]
-        time.sleep(0.1)
+    wait_until(
+        lambda: shown_serial(node, listener) == serial,
+        lambda: node.output()[-2000:],
+        limit_s=LIMIT_S,
+        pause_s=0.1,
+    )
 
 
 def test_a_renewed_file_and_a_renewed_configuration_drop_no_connection(
@@ -227,10 +238,8 @@ def test_clients_with_the_wrong_protocol_or_certificate_are_named_in_the_log(
     for config, text in zip(wrong, words, strict=True):
         producer = Producer(config)
         producer.produce("wrong", b"x")
-        deadline = time.monotonic() + LIMIT_S
-        while text not in node.output():
-            assert time.monotonic() < deadline, (text, node.output()[-2000:])
-            producer.poll(0.1)
+
+        wait_until_logged(node, producer, text)
         producer.purge()
         producer.flush(LIMIT_S)
     assert node.output().count(words[0]) == 1

@@ -11,6 +11,7 @@ from typing import TypeVar
 import pytest
 from peers.node import KafkaNode, Node, SpindleNode, random_uuid
 from peers.secured_kafka import SCRAM_JAAS, add_users, jaas, mechanisms
+from waiting import wait_for
 
 from spindle.client.admin.delegation_tokens import create_token, describe_tokens, renew_token
 from spindle.client.blocking.client import WireClient
@@ -115,11 +116,10 @@ def _use_token_of(broker: Node, brokers: list[Node]) -> None:
             return renew_token(alice, hmac, 60_000)
 
     end_ms = soon(renew)
-    deadline = time.monotonic() + LIMIT_S
-    while True:
+
+    def known_end_ms() -> int:
         with client(broker, SCRAM_JAAS) as alice:
             tokens = {token.token_id: token for token in describe_tokens(alice, [])}
-        if tokens[token_id].expiry_timestamp_ms == end_ms:
-            return
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+        return tokens[token_id].expiry_timestamp_ms
+
+    wait_for(known_end_ms, lambda known_ms: known_ms == end_ms, limit_s=LIMIT_S, pause_s=0.1)

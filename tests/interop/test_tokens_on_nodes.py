@@ -19,6 +19,7 @@ from peers.java_tools import ToolResult, run_in_new_jvm
 from peers.node import SpindleNode
 from peers.secured_kafka import SCRAM_JAAS as PASSWORD_JAAS
 from peers.secured_kafka import USER, add_users, jaas, mechanisms
+from waiting import wait_until
 
 from kafka import KafkaProducer
 from spindle.client.admin.delegation_tokens import (
@@ -59,21 +60,21 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SpindleNode]:
     )
     with running:
         add_users(running)
-        until(lambda: by_password(running))
+        wait_past_logins(lambda: by_password(running))
         yield running
     running.remove()
 
 
-def until(condition: Callable[[], object]) -> None:
+def wait_past_logins(condition: Callable[[], object]) -> None:
     """Wait until a call neither fails at the login nor returns something false."""
-    deadline = time.monotonic() + LIMIT_S
-    while True:
-        assert time.monotonic() < deadline
+
+    def holds() -> object:
         try:
-            if condition():
-                return
+            return condition()
         except SaslFailed:
-            pass
+            return False
+
+    wait_until(holds, limit_s=LIMIT_S, pause_s=0)
 
 
 def token_of(user: str, name: str = "one", **claims: object) -> str:
@@ -211,7 +212,7 @@ def test_the_tool_of_kafka_works_on_tokens(node: SpindleNode, tmp_path: Path) ->
     row = created.lines[-1].split()
     token_id, hmac = row[:2]
     assert row[2:5] == [f"User:{USER}", f"User:{USER}", "[User:bob]"]
-    until(lambda: known_tokens(node) == [token_id])
+    wait_past_logins(lambda: known_tokens(node) == [token_id])
     described = java(node, config, "--describe", "--owner-principal", f"User:{USER}").check()
     assert described.lines[-1] == created.lines[-1]
     renewed = java(node, config, "--renew", "--hmac", hmac, "--renew-time-period", "-1").check()
@@ -221,7 +222,7 @@ def test_the_tool_of_kafka_works_on_tokens(node: SpindleNode, tmp_path: Path) ->
     again = java(node, config, "--renew", "--hmac", hmac, "--renew-time-period", "-1")
     assert again.exit_code == 1
     assert "Delegation Token is not found on server." in again.stderr
-    until(lambda: known_tokens(node) == [])
+    wait_past_logins(lambda: known_tokens(node) == [])
 
 
 def known_tokens(node: SpindleNode) -> list[str]:
@@ -240,7 +241,7 @@ def test_a_token_logs_in_as_its_owner_until_it_is_gone(node: SpindleNode, mechan
             with WireClient(settings) as client:
                 return bool(client.metadata().brokers)
 
-        until(logs_in)
+        wait_past_logins(logs_in)
         with WireClient(settings) as client:
             for ask in (
                 lambda: create_token(client, [], None, -1),
@@ -252,7 +253,7 @@ def test_a_token_logs_in_as_its_owner_until_it_is_gone(node: SpindleNode, mechan
                 assert caught.value.code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
             assert [token.token_id for token in describe_tokens(alice, [])] == [token.token_id]
             expire_token(alice, token.hmac, -1)
-            until(lambda: not describe_tokens(alice, []))
+            wait_past_logins(lambda: not describe_tokens(alice, []))
         with pytest.raises(SaslFailed):
             logs_in()
 

@@ -3,7 +3,6 @@
 `test_sink_crashes` runs these scenarios on Spindle, the interop tests run them on Apache Kafka.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from sink_run import Crash, SinkRun, arrow_rows, crash_after
+from waiting import wait_for
 
 from spindle.client.admin.transactions import describe_transaction, terminate_transaction
 from spindle.client.blocking.transactions import ProducerTransaction
@@ -35,10 +35,14 @@ def check_once(run: SinkRun, expected: list[str] = ALL) -> None:
 
 def check_committed(run: SinkRun, expected: list[str]) -> None:
     """Check the rows when they are visible: a coordinator answers before it writes the markers."""
-    deadline = time.monotonic() + WAIT_S
-    while len(result := run.committed()) < len(expected) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert result == expected, result
+    committed = wait_for(
+        run.committed,
+        lambda rows: len(rows) >= len(expected),
+        f"{expected} are committed",
+        limit_s=WAIT_S,
+        pause_s=0.02,
+    )
+    assert committed == expected
 
 
 def rows_are_visible_when_the_driver_commits(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
@@ -139,10 +143,12 @@ def _expire(run: SinkRun, result: WrittenRows | None) -> None:
         name = register.transactional_id(run.run, attempt)
         return describe_transaction(register.client, name).state
 
-    deadline = time.monotonic() + WAIT_S
-    while run.ask_register(state) != "CompleteAbort":
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(
+        lambda: run.ask_register(state),
+        lambda name: name == "CompleteAbort",
+        limit_s=WAIT_S,
+        pause_s=0.02,
+    )
 
 
 def _partly_expired(run: SinkRun, patch: pytest.MonkeyPatch) -> None:

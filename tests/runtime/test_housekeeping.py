@@ -1,17 +1,17 @@
 """Periodic work of a broker: a fault in one piece of it leaves the rest in order."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
 
 from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
-from spindle.disks.log_directory import LogDirectory
+from spindle.disks.cleaning_rate import CleaningRate
 from spindle.disks.pending_epoch_checkpoints import PendingEpochCheckpoints
 from spindle.log.cleaning.abort import CleaningAbort
-from spindle.log.cleaning.cleaning import Cleaning, CleaningResult, CleaningSettings
+from spindle.log.cleaning.cleaning import CleaningResult, CleaningSettings
 from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime.broker.housekeeping import Housekeeping
 
@@ -41,7 +41,8 @@ class Directory:
     def __init__(self) -> None:
         self.executor = self.cleaner = self.store = self
         self.new_epochs = PendingEpochCheckpoints()
-        self.passes = iter([FaultyPass()])
+        self.passes: Iterator[FaultyPass | SlowPass] = iter([FaultyPass()])
+        self.cleaned: asyncio.Queue[CleaningResult] = asyncio.Queue()
         self.given_up = asyncio.Event()
         self.flushed = asyncio.Event()
 
@@ -50,8 +51,12 @@ class Directory:
 
     submit_beside = submit
 
-    def next_pass(self, now_ms: int, settings: CleaningSettings) -> FaultyPass | None:
+    def next_pass(self, now_ms: int, settings: CleaningSettings) -> "FaultyPass | SlowPass | None":
         return next(self.passes, None)
+
+    def finish(self, cleaned: CleaningResult, now_ms: int, duration_ms: int) -> bool:
+        self.cleaned.put_nowait(cleaned)
+        return False
 
     def give_up_failed(self, cleaning: FaultyPass, error: Exception, now_ms: int) -> None:
         assert isinstance(error, LookupError)
@@ -101,44 +106,51 @@ class SlowPass:
         return 1_000_000
 
 
-async def test_a_pass_pauses_to_keep_to_its_rate_which_can_change() -> None:
+async def test_a_pass_pauses_to_keep_to_its_rate_which_can_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pauses: list[float] = []
-
-    compaction = housekeeping(Directory()).compaction
+    pause_s = CleaningRate.pause_s
+    limited, unlimited = SlowPass(), SlowPass()
+    directory = Directory()
+    directory.passes = iter([limited, unlimited])
+    compaction = housekeeping(directory).compaction
     node = NodeConfig.from_properties(PROPERTIES)
     limit = "log.cleaner.io.max.bytes.per.second"
     compaction.update(BrokerValues(node, {limit: "1000000"}))
-    slow = SlowPass()
-    directory = cast(LogDirectory, Directory())
 
-    async def pause(pause_s: float) -> None:
-        pauses.append(pause_s)
+    def note_pause_s(rate: CleaningRate, used_bytes: int, now_s: float) -> float:
+        pauses.append(pause_s(rate, used_bytes, now_s))
         compaction.update(BrokerValues(node, {limit: "4000000"}))
+        return 0.0
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compaction, "_pause", pause)
-        assert await compaction._run(cast(Cleaning, slow), directory) is DONE
-    assert slow.steps == [300_000, 1_200_000, 1_200_000]
+    with monkeypatch.context() as patch:
+        patch.setattr(CleaningRate, "pause_s", note_pause_s)
+        compaction.follow_directories()
+        assert await directory.cleaned.get() is DONE
+    assert limited.steps == [300_000, 1_200_000, 1_200_000]
     compaction.update(BrokerValues(node))
-    slow = SlowPass()
-    assert await compaction._run(cast(Cleaning, slow), directory) is DONE
-    assert slow.steps == [None] * 3
+    assert await directory.cleaned.get() is DONE
+    assert unlimited.steps == [None] * 3
     assert 0.99 < pauses[0] <= 1.0
     assert 0.2 < pauses[1] <= 0.25
+    await compaction.stop()
 
 
 async def test_a_long_pause_ends_when_the_limit_is_raised() -> None:
-    compaction = housekeeping(Directory()).compaction
+    slow = SlowPass()
+    directory = Directory()
+    directory.passes = iter([slow])
+    compaction = housekeeping(directory).compaction
     node = NodeConfig.from_properties(PROPERTIES)
     compaction.update(BrokerValues(node, {"log.cleaner.io.max.bytes.per.second": "0"}))
-    slow = SlowPass()
-    directory = cast(LogDirectory, Directory())
-    run = asyncio.create_task(compaction._run(cast(Cleaning, slow), directory))
+    compaction.follow_directories()
     for _ in range(5):
         await asyncio.sleep(0)
     assert len(slow.steps) == 1
     compaction.update(BrokerValues(node))
-    assert await asyncio.wait_for(run, 10) is DONE
+    assert await directory.cleaned.get() is DONE
+    await compaction.stop()
 
 
 async def test_compaction_ends_at_once_although_a_setting_changes_in_the_same_moment() -> None:

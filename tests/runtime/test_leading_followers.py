@@ -15,6 +15,7 @@ from node_harness import (
     produce_request,
     records_in,
 )
+from waiting import until
 
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
@@ -79,8 +80,7 @@ async def test_appended_records_reach_waiting_fetches_without_a_read(
 
         monkeypatch.setattr(Log, "read", counted)
         waiting = asyncio.create_task(p.follow(0, max_wait_ms=20_000))
-        while not partition._append_watchers:  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await until(lambda: partition.has_append_watchers, pause_s=0)
         await p.client.produce("t", 0, batch_of(b"a", b"b"), acks=1)
         assert [r.value for r in records_in((await waiting).records)] == [b"a", b"b"]
         assert reads == []

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from metadata_files import directory_id
 from node_harness import Home, batch_of, connected, running, thread_of
 from prometheus_client.parser import text_string_to_metric_families
+from waiting import until
 
 from documents.reference import PATHS, metrics_page
 from spindle.common.errors import ConfigError, CorruptLog, LogDirectoryFailed
@@ -381,8 +382,7 @@ async def test_a_silent_or_stalled_client_is_disconnected() -> None:
         taker.write(asking("/metrics"))
         assert await silent.read() == b""
         assert await half.read() == b""
-        while server._exchanges:
-            await asyncio.wait(server._exchanges)
+        await until(lambda: not server.connection_count)
         writer.close()
         taker.close()
         del greedy
@@ -407,8 +407,7 @@ async def test_many_at_once_share_one_rendering_and_have_a_limit(
 
         served = await asyncio.gather(*(ask() for _ in range(20)))
         assert 1 <= sum(served) <= 8
-        while server._exchanges:
-            await asyncio.wait(server._exchanges)
+        await until(lambda: not server.connection_count)
     assert calls["rendered"] <= 8
 
 

@@ -75,6 +75,14 @@ def test_a_new_limit_holds_for_the_next_request() -> None:
 def test_buckets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mutation_quotas, "_MAX_BUCKETS", 5)
     quotas, limits = MutationQuotas(10, 1000), image(1.0)
+
+    def wait_ms(number: int, mutations: int) -> int:
+        client = context(client_id=f"c{number}", version=5)
+        begun = quotas.begin(limits, CREATE_TOPICS, client, NOW_MS)
+        begun.charge(mutations)
+        return begun.wait_ms
+
     for number in range(20):
-        quotas.begin(limits, CREATE_TOPICS, context(client_id=f"c{number}"), NOW_MS).charge(20)
-    assert len(quotas._buckets) == 5
+        wait_ms(number, 20)
+    is_kept = [wait_ms(number, 0) > 0 for number in reversed(range(20))]
+    assert is_kept == [True] * 5 + [False] * 15

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 import tracemalloc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from struct import pack
 from typing import Any
@@ -16,6 +16,7 @@ from sasl_harness import PASSWORD, SCRAM, Served, sasl_listener
 from spindle.client.security.mechanisms import scram_exchange
 from spindle.client.security.settings import ScramLogin
 from spindle.common.errors import ErrorCode
+from spindle.common.ports import Bytes
 from spindle.protocol.api import ApiKey
 from spindle.protocol.framing import request_prefix
 from spindle.protocol.message import Message
@@ -27,6 +28,7 @@ from spindle.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network import server as server_module
 from spindle.runtime.network.auth_log import LoginLog
+from spindle.runtime.network.sasl_state import SaslState
 from spindle.runtime.network.unauthenticated import UnauthenticatedConnections
 from spindle.security.secret import Secret
 
@@ -224,18 +226,19 @@ async def test_requests_that_come_with_the_last_token_are_those_of_the_user() ->
         await asyncio.gather(client.receive(), return_exceptions=True)
 
 
-async def test_a_session_that_is_renewed_goes_on_and_an_expired_one_ends() -> None:
+async def test_a_session_that_is_renewed_goes_on_and_an_expired_one_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(monkeypatch)
     async with sasl_client(max_reauth_ms={"PLAIN": 10_000}) as (served, client):
-        time_s = 1000.0
-        served.server._loop = Clock(served.server._loop, lambda: time_s)  # type: ignore[assignment]
         answer = await authenticate(client)
         assert answer.session_lifetime_ms == 10_000
-        time_s += 9
+        clock.now_s += 9
         answer = await authenticate(client)
         assert (answer.error_code, answer.session_lifetime_ms) == (0, 10_000)
-        time_s += 9.9
+        clock.now_s += 9.9
         await client.ask(MetadataRequest())
-        time_s += 0.2
+        clock.now_s += 0.2
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await client.ask(MetadataRequest())
     assert served.principals == ["User:alice"]
@@ -243,12 +246,11 @@ async def test_a_session_that_is_renewed_goes_on_and_an_expired_one_ends() -> No
     assert served.metrics.sessions_expired == 1
 
 
-async def test_an_expired_session_can_still_be_renewed() -> None:
+async def test_an_expired_session_can_still_be_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
     async with sasl_client(max_reauth_ms={"PLAIN": 10_000}) as (served, client):
-        time_s = 1000.0
-        served.server._loop = Clock(served.server._loop, lambda: time_s)  # type: ignore[assignment]
         await authenticate(client)
-        time_s += 60
+        clock.now_s += 60
         await authenticate(client)
         await client.ask(MetadataRequest())
     assert served.principals == ["User:alice"]
@@ -299,9 +301,11 @@ async def test_no_request_is_served_between_the_two_requests_of_a_renewal() -> N
     assert served.principals == []
 
 
-async def test_a_second_renewal_within_a_second_is_out_of_place() -> None:
-    async with sasl_client(max_reauth_ms={"PLAIN": 10_000}) as (served, client):
-        served.server._loop = Clock(served.server._loop, lambda: 50.0)  # type: ignore[assignment]
+async def test_a_second_renewal_within_a_second_is_out_of_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Clock(monkeypatch)
+    async with sasl_client(max_reauth_ms={"PLAIN": 10_000}) as (_, client):
         await authenticate(client)
         await authenticate(client)
         shaken = await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
@@ -309,14 +313,16 @@ async def test_a_second_renewal_within_a_second_is_out_of_place() -> None:
 
 
 class Clock:
-    """An event loop whose clock a test sets."""
+    """The time of sessions, which a test sets."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, time_s: Callable[[], float]) -> None:
-        self._loop = loop
-        self.time = time_s
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 1000.0
+        respond = SaslState.respond
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loop, name)
+        def respond_now(sasl: SaslState, frame: Bytes, _: float) -> list[Bytes] | None:
+            return respond(sasl, frame, self.now_s)
+
+        monkeypatch.setattr(SaslState, "respond", respond_now)
 
 
 async def test_a_frame_above_the_limit_ends_a_connection_that_has_not_authenticated() -> None:
@@ -329,12 +335,12 @@ async def test_a_frame_above_the_limit_ends_a_connection_that_has_not_authentica
 async def test_a_connection_that_does_not_authenticate_in_time_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(server_module, "_IDLE_SWEEP_S", 0.01)
     async with sasl_client() as (served, client):
         user = Client(*await served.connect())
         await authenticate(user)
         await client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         monkeypatch.setattr(server_module, "_LOGIN_S", -1.0)
-        served.server._close_idle()
         await assert_closed(client)
         await user.ask(MetadataRequest())
         user.close()

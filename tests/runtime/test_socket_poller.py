@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from socket_pair import CONTENT, HEAD, TAIL, Pair
+from waiting import until
 
 from spindle.common.errors import LogDirectoryFailed
 from spindle.disks.executor import Unfinished
@@ -59,7 +60,7 @@ async def sending_thread(
     pair: Pair, *, most_wait_s: float, cuts: list[int] | None = None
 ) -> AsyncIterator[tuple[DirectoryThread, Answer]]:
     """Give a thread and the answer that it sends, and see that nothing is left of them."""
-    before, permits = descriptors(pair), len(sendfile_socket._permits)
+    before, loans = descriptors(pair), sendfile_socket.loans_left()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket_poller, "MAX_WAIT_S", most_wait_s)
         loop = asyncio.get_running_loop()
@@ -69,7 +70,7 @@ async def sending_thread(
         finally:
             assert await asyncio.to_thread(thread.stop, 10.0)
     assert descriptors(pair) == before
-    assert len(sendfile_socket._permits) == permits
+    assert sendfile_socket.loans_left() == loans
 
 
 def descriptors(pair: Pair) -> int:
@@ -77,11 +78,6 @@ def descriptors(pair: Pair) -> int:
     gc.collect()  # sockets of earlier tests
     is_client_open = pair.client.fileno() >= 0
     return len(os.listdir("/proc/self/fd")) - len(pair.handles) - is_client_open
-
-
-def until_asleep(thread: DirectoryThread) -> None:
-    while not thread._waits.is_asleep:
-        os.sched_yield()
 
 
 async def end_while_read(pair: Pair, answer: Answer) -> PartialResponse | None:
@@ -111,7 +107,7 @@ async def test_other_jobs_run_while_one_waits_and_goes_on_as_the_client_reads(pa
 async def test_a_job_that_comes_while_the_thread_only_waits_is_not_held_up(pair: Pair) -> None:
     async with sending_thread(pair, most_wait_s=FOR_EVER_S) as (thread, answer):
         answer.start()
-        await asyncio.to_thread(until_asleep, thread)
+        await until(lambda: thread.is_asleep)
         assert await thread.submit(abs, -1) == 1
         assert await client_reads(pair, len(WHOLE)) == WHOLE
         await answer.end
@@ -173,10 +169,11 @@ async def test_a_thread_that_was_abandoned_frees_what_waits(pair: Pair) -> None:
     async with sending_thread(pair, most_wait_s=FOR_EVER_S) as (thread, answer):
         answer.start()
         await thread.submit(int)
-        thread._on_hang("it hangs")
+        thread.wait_at_most(0)
+        thread.watch.look()
         with pytest.raises(LogDirectoryFailed):
             await end_while_read(pair, answer)  # the socket has room, so the thread wakes up
-        await asyncio.to_thread(thread._thread.join, 10.0)
+        await until(lambda: not thread.hangs())
 
 
 def test_nothing_waits_while_few_loans_are_left_or_none_may(

@@ -272,6 +272,11 @@ class Partition:
         if appends:
             self._append_watchers[watcher] = None
 
+    @property
+    def has_append_watchers(self) -> bool:
+        """True while a watcher gets the events of appends."""
+        return bool(self._append_watchers)
+
     def unwatch(self, watcher: Watcher) -> None:
         self._watchers.pop(watcher, None)
         self._append_watchers.pop(watcher, None)
@@ -453,7 +458,7 @@ class Partition:
             heappush(self._commit_waiters, waiter)
         if self._watchers:
             self._last_append = CurrentAppend(info.first_offset, end_offset, info.records)
-        if has_grown and self._append_watchers:
+        if has_grown and self.has_append_watchers:
             self._tell_log_moved()
         if has_moved:
             self._on_progress(has_moved)

@@ -24,17 +24,16 @@ async def on_own_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
 
 
 class StoreReads:
-    """Reads of stores with a limit of time. Not for several threads at once.
+    """Reads of stores with a limit of 10 s each. Not for several threads at once.
 
     Args:
         what: names the stores in errors.
-        limit_s: a read that takes longer is given up. Its thread remains until the read ends.
-        max_late: maximum number of overdue reads before new ones are refused.
+        max_late: maximum number of overdue reads before new ones are refused. The thread of an
+            overdue read remains until the read ends.
     """
 
-    def __init__(self, what: str, *, limit_s: float = _LIMIT_S, max_late: int = 1) -> None:
+    def __init__(self, what: str, *, max_late: int = 1) -> None:
         self._what = what
-        self._limit_s = limit_s
         self._max_late = max_late
         self._late: list[Future[object]] = []
 
@@ -46,7 +45,7 @@ class StoreReads:
         """
         future = self._begin(function, *args)
         try:
-            async with asyncio.timeout(self._limit_s):
+            async with asyncio.timeout(_LIMIT_S):
                 return await asyncio.wrap_future(future)
         except TimeoutError:
             raise self._too_late(future) from None
@@ -55,7 +54,7 @@ class StoreReads:
         """Return what the function returns, as `read` does. It blocks."""
         future = self._begin(function, *args)
         try:
-            return future.result(self._limit_s)
+            return future.result(_LIMIT_S)
         except TimeoutError:
             raise self._too_late(future) from None
 
@@ -68,7 +67,7 @@ class StoreReads:
     def _too_late(self, future: "Future[T]") -> ConfigError:
         self._late.append(future)  # type: ignore[arg-type]
         return ConfigError(
-            f"{self._what}: not read after {self._limit_s:g} s; check that the file system answers"
+            f"{self._what}: not read after {_LIMIT_S:g} s; check that the file system answers"
         )
 
 

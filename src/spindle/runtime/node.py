@@ -75,7 +75,7 @@ class Node:
         self._file_system = self._machine.file_system(
             list(dict.fromkeys((self._metadata_log_dir, *self._log_dirs)))
         )
-        self._metrics = RequestMetrics()
+        self.request_metrics = RequestMetrics()
         self._open_files = OpenFiles(0, 0, 0, 0)
         self._directories = OpenDirectories(
             self._machine, self._directory_failed, config.integer(HANG_TIMEOUT) / 1000
@@ -128,7 +128,7 @@ class Node:
         )
         for line in identity_lines(config, identities.cluster_id):
             log.info(line)
-        self.tls = TlsListeners(config, machine.wall_clock_ms, self._metrics)
+        self.tls = TlsListeners(config, machine.wall_clock_ms, self.request_metrics)
         self.publisher.add(self.tls)
         warning = scarcity(self._open_files)
         if warning is not None:
@@ -152,7 +152,7 @@ class Node:
         self.quorum.subscribe(self.publisher)
         await self.controller.serve(
             controller_listeners,
-            self._metrics,
+            self.request_metrics,
             self._open_files.by_controllers_clients,
             acls.is_loaded,
         )
@@ -255,7 +255,7 @@ class Node:
     def _parts(self) -> NodeParts:
         controller = self.controller
         return NodeParts(
-            requests=self._metrics,
+            requests=self.request_metrics,
             disks=self._directories,
             image=self.publisher.image,
             counts=self._counts,
@@ -324,7 +324,7 @@ class Node:
             sasl_of=self._sasl_rules,
             max_descriptors=self._open_files.by_brokers_clients,
         )
-        return BrokerServer(environment, self._metrics)
+        return BrokerServer(environment, self.request_metrics)
 
     async def _bind_controller_listeners(self, tls: TlsListeners) -> list[Listener]:
         """Take the controller ports first: the quorum must be able to name them."""

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
+from waiting import wait_for, wait_until
 
 from peers.node import Node
 
@@ -61,12 +62,19 @@ def create(
     """
     client = AdminClient(settings(node))
     client.create_topics([NewTopic(topic, partitions, config=config or {})])[topic].result(LIMIT_S)
-    deadline = time.monotonic() + LIMIT_S
-    # Ask for all topics, because asking for one by name could create it.
-    while (
-        len(client.list_topics(timeout=LIMIT_S).topics.get(topic, _NOTHING).partitions) < partitions
-    ):
-        assert time.monotonic() < deadline, f"{topic} did not appear in the metadata"
+
+    def partition_count() -> int:
+        # Ask for all topics, because asking for one by name could create it.
+        topics = client.list_topics(timeout=LIMIT_S).topics
+        return len(topics.get(topic, _NOTHING).partitions)
+
+    wait_for(
+        partition_count,
+        lambda count: count >= partitions,
+        f"{topic} with {partitions} partitions in the metadata",
+        limit_s=LIMIT_S,
+        pause_s=0,
+    )
     consumer = Consumer(settings(node, group_id="unused"))
     try:
         for partition in range(partitions):
@@ -81,10 +89,11 @@ def wait_for_brokers(node: Node, count: int) -> None:
     librdkafka fails a request if a broker leaves the metadata, as while a cluster starts.
     """
     client = AdminClient(settings(node))
-    deadline = time.monotonic() + LIMIT_S
-    while len(client.list_topics(timeout=LIMIT_S).brokers) < count:
-        assert time.monotonic() < deadline, f"node {node.node_id} misses brokers"
-        time.sleep(0.05)
+    wait_until(
+        lambda: len(client.list_topics(timeout=LIMIT_S).brokers) >= count,
+        f"node {node.node_id} knows {count} brokers",
+        limit_s=LIMIT_S,
+    )
 
 
 def watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
+from operator import not_
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
+from waiting import wait_for
 
 from peers.clients import watermarks
 
@@ -28,12 +29,11 @@ def committed_records(bootstrap: str, topic: str, partitions: int) -> dict[int, 
     """Return the records up to the last stable offset, by partition."""
     committed_records: dict[int, list[Message]] = {partition: [] for partition in range(partitions)}
     unread = set(committed_records)
-    deadline = time.monotonic() + LIMIT_S
     consumer = _consumer(bootstrap, "reader of committed records")
     try:
         consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in committed_records])
-        while unread:
-            assert time.monotonic() < deadline, f"{topic}: no end of {unread}"
+
+        def unread_partitions() -> set[int]:
             for record in consumer.consume(1000, 0.2):
                 partition, error = record.partition(), record.error()
                 assert partition is not None
@@ -42,6 +42,9 @@ def committed_records(bootstrap: str, topic: str, partitions: int) -> dict[int, 
                 else:
                     assert error.code() == KafkaError._PARTITION_EOF, error
                     unread.discard(partition)
+            return unread
+
+        wait_for(unread_partitions, not_, f"{topic} is read", limit_s=LIMIT_S, pause_s=0)
     finally:
         consumer.close()
     return committed_records
@@ -56,16 +59,16 @@ def committed_values(bootstrap: str, topic: str, partitions: int) -> dict[int, l
 def wait_all_read(bootstrap: str, topic: str, partitions: int, group: str) -> None:
     """Return when the committed offsets of the group are the ends of the topic."""
     places = [TopicPartition(topic, partition) for partition in range(partitions)]
-    deadline = time.monotonic() + LIMIT_S
     consumer = _consumer(bootstrap, group)
     try:
         ends = [watermarks(consumer, place)[1] for place in places]
-        while True:
-            offsets = [place.offset for place in consumer.committed(places, 30)]
-            if offsets == ends:
-                return
-            assert time.monotonic() < deadline, f"{topic}: {offsets} of {ends} are read"
-            time.sleep(0.2)
+        wait_for(
+            lambda: [place.offset for place in consumer.committed(places, 30)],
+            lambda offsets: offsets == ends,
+            f"{topic} is read up to {ends}",
+            limit_s=LIMIT_S,
+            pause_s=0.2,
+        )
     finally:
         consumer.close()
 

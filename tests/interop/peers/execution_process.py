@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 
+from child_signals import default_signals
+
 LIMIT_S = 240.0
 
 
@@ -23,8 +25,7 @@ class ExecutionProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            # A shell starts a job in the background with this signal ignored.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=default_signals,
         )
 
     def until(self, word: str) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
+
+from waiting import wait_until
 
 from peers.java_tools import QUICK_JVM, compiled_classes, java_command
 
@@ -83,11 +84,16 @@ class JavaProcess:
     def wait_more(self, text: str, times: int = 1) -> None:
         """Return after `text` was printed `times` times more."""
         wanted = self.count(text) + times
-        deadline = time.monotonic() + LIMIT_S
-        while self.count(text) < wanted:
+
+        def is_printed() -> bool:
+            if self.count(text) >= wanted:
+                return True
             assert self._process is not None
             assert self._process.poll() is None, f"{self._name} ended:\n{self.output()[-3000:]}"
-            assert time.monotonic() < deadline, (
-                f"{self._name}: no {text!r}:\n{self.output()[-3000:]}"
-            )
-            time.sleep(0.05)
+            return False
+
+        wait_until(
+            is_printed,
+            lambda: f"{self._name} prints {text!r}:\n{self.output()[-3000:]}",
+            limit_s=LIMIT_S,
+        )

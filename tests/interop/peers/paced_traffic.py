@@ -8,6 +8,7 @@ from collections import defaultdict
 from itertools import cycle, pairwise
 
 from confluent_kafka import Message, Producer
+from waiting import wait_for
 
 from peers.verified_traffic import read_all
 
@@ -111,11 +112,13 @@ class PacedTraffic:
     def wait_for_more(self, per_partition: int = 20) -> None:
         """Return when each partition has so many more acknowledged records than now."""
         wanted = {p: len(self._acks[p]) + per_partition for p in range(self._partitions)}
-        deadline = time.monotonic() + LIMIT_S
-        while any(len(self._acks[p]) < count for p, count in wanted.items()):
-            lagging = [p for p, count in wanted.items() if len(self._acks[p]) < count]
-            assert time.monotonic() < deadline, f"no acknowledgements in {lagging}"
-            time.sleep(0.01)
+        wait_for(
+            lambda: [p for p, count in wanted.items() if len(self._acks[p]) < count],
+            lambda lagging: not lagging,
+            "each partition has more acknowledgements",
+            limit_s=LIMIT_S,
+            pause_s=0.01,
+        )
 
     def longest_gap_s(self, partition: int, since_s: float) -> float:
         """Return the longest time between two acknowledgements that ended after `since_s`."""

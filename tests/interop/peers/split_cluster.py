@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
+
+from waiting import wait_for
 
 from peers.java_tools import JavaTools, ToolResult
 from peers.node import Node, random_uuid
@@ -123,16 +124,21 @@ class SplitCluster:
         only: Sequence[int] | None = None,
     ) -> list[Partition]:
         """Wait until all partitions of a topic, or those in `only`, are right; return them."""
-        deadline = time.monotonic() + LIMIT_S
-        while True:
-            # The broker that answers may not know the topic yet.
-            answer = self.run("topics", "--describe", "--topic", topic)
-            partitions = _partitions(answer)
-            wanted = [p for n, p in enumerate(partitions) if only is None or n in only]
-            if wanted and all(map(is_right, wanted)):
-                return partitions
-            assert time.monotonic() < deadline, f"{topic} is not {what}: {answer}"
-            time.sleep(0.1)
+
+        def are_right(answer: ToolResult) -> bool:
+            partitions = enumerate(_partitions(answer))
+            wanted = [p for n, p in partitions if only is None or n in only]
+            return bool(wanted) and all(map(is_right, wanted))
+
+        # The broker that answers may not know the topic yet.
+        described = wait_for(
+            lambda: self.run("topics", "--describe", "--topic", topic),
+            are_right,
+            f"{topic} is {what}",
+            limit_s=LIMIT_S,
+            pause_s=0.1,
+        )
+        return _partitions(described)
 
     def wait_healthy(self, *topics: str) -> None:
         """Return when every replica of these topics is in sync."""
@@ -141,14 +147,26 @@ class SplitCluster:
 
     def active_controller(self) -> Node:
         """Return the controller that leads the quorum, as a broker knows it."""
-        deadline = time.monotonic() + LIMIT_S
-        while True:
-            status = self.run("metadata-quorum", "describe", "--status")
-            leader = re.search(r"LeaderId:\s+(\d+)", status.stdout)
-            for controller in self.controllers:
-                if leader and int(leader[1]) == controller.node_id and controller.alive:
-                    return controller
-            assert time.monotonic() < deadline, f"no controller leads: {status}"
+
+        def leader(status: ToolResult) -> Node | None:
+            named = re.search(r"LeaderId:\s+(\d+)", status.stdout)
+            leaders = [
+                controller
+                for controller in self.controllers
+                if named and int(named[1]) == controller.node_id and controller.alive
+            ]
+            return leaders[0] if leaders else None
+
+        status = wait_for(
+            lambda: self.run("metadata-quorum", "describe", "--status"),
+            leader,
+            "a controller leads",
+            limit_s=LIMIT_S,
+            pause_s=0,
+        )
+        active = leader(status)
+        assert active is not None
+        return active
 
 
 def _partitions(described: ToolResult) -> list[Partition]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
 from collections import defaultdict
+from operator import not_
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from waiting import wait_for
 
 from peers.clients import position_of
 from peers.java_tools import QUICK_JVM, java_command, main_class
@@ -112,9 +113,8 @@ def read_all(bootstrap: str, topic: str) -> dict[int, list[tuple[int, int]]]:
         }
         consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
         unread = {p for p, end in ends.items() if end > 0}
-        deadline = time.monotonic() + LIMIT_S
-        while unread:
-            assert time.monotonic() < deadline, f"partitions {sorted(unread)}: not all came"
+
+        def unread_partitions() -> set[int]:
             # A short wait: the call returns earlier only if it has as many records as it asked for.
             for record in consumer.consume(1000, 0.2):
                 assert record.error() is None, record.error()
@@ -124,6 +124,10 @@ def read_all(bootstrap: str, topic: str) -> dict[int, list[tuple[int, int]]]:
                 stored[partition].append((offset, int(value)))
                 if offset + 1 >= ends[partition]:
                     unread.discard(partition)
+            return unread
+
+        if unread:
+            wait_for(unread_partitions, not_, f"{topic} is read", limit_s=LIMIT_S, pause_s=0)
     finally:
         consumer.close()
     return stored

@@ -67,7 +67,7 @@ class DirectoryThread(SerialExecutor):
             number = self._last_number = self._last_number + 1
             self._callbacks[number] = callback
         self._jobs.put((number, function, args))
-        if self._waits.is_asleep:
+        if self.is_asleep:
             self._waits.wake()
 
     def load(self) -> ThreadLoad:
@@ -80,6 +80,11 @@ class DirectoryThread(SerialExecutor):
         hang_ms = int(1000 * self.watch.longest_s)
         return ThreadLoad(self._jobs.qsize(), self._reported_busy_ns, hang_ms)
 
+    @property
+    def is_asleep(self) -> bool:
+        """True while the thread has no job but those that wait for their sockets."""
+        return self._waits.is_asleep
+
     def hangs(self) -> bool:
         """See `DirectoryExecutor`."""
         return self._is_left_behind and self._thread.is_alive()
@@ -89,7 +94,7 @@ class DirectoryThread(SerialExecutor):
         self.watch.stop()
         self._enqueue_notes()
         self._jobs.put(None)
-        if self._waits.is_asleep:
+        if self.is_asleep:
             self._waits.wake()
         self._thread.join(0 if self._is_left_behind else timeout_s)
         if self._thread.is_alive():

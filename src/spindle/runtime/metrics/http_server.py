@@ -100,6 +100,11 @@ class MetricsServer:
         for server in former:
             server.close()
 
+    @property
+    def connection_count(self) -> int:
+        """How many connections are open, those that wait for their answer included."""
+        return len(self._exchanges)
+
     async def stop(self) -> None:
         for server in self._servers:
             server.close()
@@ -109,7 +114,7 @@ class MetricsServer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._exchanges) >= _MAX_CONNECTIONS:
+        if self.connection_count >= _MAX_CONNECTIONS:
             writer.transport.abort()
             return
         task = asyncio.get_running_loop().create_task(self._exchange(reader, writer))

@@ -62,7 +62,7 @@ class SendfileSocket:
             return None
         try:
             room = _send_at_once(taken, begin())
-            if room.is_full and self._may_wait and len(_permits) >= _RESERVED:
+            if room.is_full and self._may_wait and loans_left() >= _RESERVED:
                 self._kept = taken
                 self.descriptor = taken.fileno()
             return room
@@ -140,6 +140,11 @@ def _send_at_once(taken: socket.SocketType, parts: AnswerParts) -> SocketWait:
         is_full = count < wanted
         parts.took(count)
     return SocketWait(before_bytes - parts.size_bytes, is_full)
+
+
+def loans_left() -> int:
+    """Return how many more sockets may be lent at the same time."""
+    return len(_permits)
 
 
 def lend_socket(transport: Any, *, may_wait: bool = False) -> Borrowed | None:
