@@ -68,6 +68,7 @@ class ReplicaManager:
         self.directories = directories
         self._context = context
         self.decoding = context.decoding
+        self.damages = context.damages
         self._metadata: MetadataView = context.metadata
         self._settings_of = settings_of
         self._on_misplaced = report_directory

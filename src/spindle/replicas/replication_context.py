@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from spindle.common.uuids import Uuid
 from spindle.protocol.sentinels import NO_BROKER_EPOCH
+from spindle.replicas.damages import DamagedReplicas
 from spindle.replicas.metadata_view import MetadataView
 from spindle.replicas.record_decoding import RecordDecoding
 from spindle.replication.leader_state import IsrProposal
@@ -24,6 +25,7 @@ class ReplicationContext:
         propose: sends a proposed ISR to the controller (AlterPartition), and passes the result to
             the partition.
         decoding: decodes the larger batches of clients.
+        damages: the replicas whose records cannot be read.
     """
 
     broker_id: int
@@ -32,6 +34,7 @@ class ReplicationContext:
     max_lag_ms: int
     propose: "Callable[[Partition, IsrProposal], None]"
     decoding: RecordDecoding = field(default_factory=RecordDecoding)
+    damages: DamagedReplicas = field(default_factory=DamagedReplicas)
 
 
 class CommittedEligibility:
