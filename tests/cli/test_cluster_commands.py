@@ -31,7 +31,7 @@ from spindle.client.admin.partitions import Reassignment
 from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.fan_out import log_dirs_of
 from spindle.client.cluster_metadata import BrokerAddress, ClusterView, PartitionView, TopicView
-from spindle.client.disks import CordonView
+from spindle.client.disks import CordonView, DamageView
 from spindle.client.errors import RequestTimedOut
 from spindle.client.log_dirs import LogDirView
 from spindle.common.errors import ApiError, ErrorCode
@@ -242,6 +242,22 @@ def test_the_status_of_a_node(
     assert lines[3].split() == ["attention", "nothing"]
     assert lines[-1].split()[:4] == ["1", up["bootstrap_servers"], "-", "serving"]
     assert json.loads(say("status", "--json"))["clusterId"] == up["cluster_id"]
+
+
+def test_the_status_names_damaged_replicas_and_the_remedy() -> None:
+    damage = DamageView(TopicPartition("t", 0), 3, "/d/t-0/0.log at byte 70: length 5")
+    answered = report(disk("/d"))
+    assert answered.disks is not None
+    answered = replace(answered, disks=replace(answered.disks, damages=(damage,)))
+    description = ClusterDescription("id", 1, (answered.node,))
+    status = Status(description, "unknown", ClusterView(topics={}), (answered,))
+    (problem, _) = status.problems()
+    assert (problem.kind, problem.broker_id) == ("damaged replicas", 1)
+    assert problem.text == (
+        "t-0 on broker 3 is damaged: /d/t-0/0.log at byte 70: length 5. Look for the extent with "
+        "`spindle audit`, and copy the replica again from another one: `spindle disks rebuild 3 "
+        "t-0`"
+    )
 
 
 def test_the_status_counts_what_needs_attention() -> None:

@@ -114,6 +114,9 @@ class View:
     def forget(self, callback: Callable[[], None]) -> None:
         raise NotImplementedError("no test of a coordinator waits in this way")
 
+    def is_created_since_stop(self, topic_id: Uuid) -> bool:
+        raise NotImplementedError("no test of a coordinator creates replicas")
+
     async def catch_up(self, _: float) -> bool:
         if self.on_catch_up is None:
             return False

@@ -226,6 +226,19 @@ async def test_an_unexpected_failure_loses_no_marker() -> None:
         assert len(broker.leaders.requests) == 2
 
 
+async def test_an_unexpected_failure_holds_up_no_markers_that_came_meanwhile() -> None:
+    async with transaction_broker() as broker:
+        broker.leaders.gate = asyncio.Event()
+        broker.leaders.failure = RuntimeError("unexpected")
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        for name in ("a", "b"):  # of different partitions of the transaction topic
+            await broker.end(await broker.begin(name), name)
+        await settle()
+        broker.transactions.on_resigned(1)  # nobody waits for the marker of "a" any more
+        broker.leaders.gate.set()
+        await broker.until("CompleteCommit", "b")
+
+
 async def test_markers_wait_for_a_leader() -> None:
     async with transaction_broker() as broker:
         producer = await broker.begin()

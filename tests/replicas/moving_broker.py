@@ -147,6 +147,9 @@ class View:
     def newest(self) -> MetadataImage:
         return self.image
 
+    def is_created_since_stop(self, topic_id: Uuid) -> bool:
+        return False
+
     def when_applied(self, callback: Callable[[], None]) -> None:
         raise NotImplementedError
 
@@ -306,6 +309,9 @@ class MovingBroker:
                 loaded = await directory.executor.submit(
                     directory.store.load, lambda topic: self.config, NOW_MS
                 )
+                if not loaded.log_count and not loaded.deletion_count:
+                    # As if the broker had run before its first topic was created.
+                    directory.store.settle_missing(directory.store.missing_at_start)
                 self.replicas.add_loaded(loaded.current, directory)
                 self.replicas.futures.add(directory)
         await self.follow_metadata()

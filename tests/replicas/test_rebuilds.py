@@ -70,6 +70,24 @@ def test_an_old_report_that_reaches_the_controller_late_is_followed_by_a_new_one
     assert reported(s)[2:] == [HOME, HOME]
 
 
+def test_a_replica_that_lacks_records_does_not_lead_if_a_late_report_let_it_be_elected() -> None:
+    s = RebuildingBroker()
+    s.begin()
+    s.feed("a")
+    s.cluster.change("t", directories=[directory_of(LEADER), HOME, directory_of(3)])
+    s.change("t", leader=ME, isr=[ME])
+    assert s.partition().leader is None
+    assert s.partition().log.epochs.latest == 0
+    assert reported(s) == [DIRECTORY_LOST, DIRECTORY_LOST]
+    assert ("t", 0) not in s.fetchers.leaders
+    s.cluster.change("t", directories=[directory_of(LEADER), DIRECTORY_LOST, directory_of(3)])
+    s.change("t", leader=LEADER, isr=[LEADER])
+    assert s.fetchers.leaders["t", 0] == LEADER
+    s.feed("b", "c")
+    s.caught_up()
+    assert (s.state, reported(s)[2:]) == (RebuildState.JOINING, [HOME])
+
+
 def test_its_directory_is_reported_only_after_all_committed_records_were_copied() -> None:
     s = RebuildingBroker()
     s.begin()

@@ -1,5 +1,9 @@
 """Whole clusters, by seed: no fault breaks a promise to a client."""
 
+import gc
+from dataclasses import replace
+from types import CoroutineType
+
 import pytest
 
 from verification.simulation.run import simulate
@@ -17,3 +21,10 @@ def test_a_seed_repeats_its_run() -> None:
     assert first == second
     assert first.acknowledged > 20
     assert len(first.history) > 50
+
+
+def test_a_run_leaves_no_coroutines_behind() -> None:
+    """A finalizer of one would print that it was never awaited when the process ends."""
+    simulate(replace(draw(6), fault_s=1.0))
+    left = [x for x in gc.get_objects() if isinstance(x, CoroutineType)]
+    assert [x.__qualname__ for x in left if "/spindle/" in x.cr_code.co_filename] == []

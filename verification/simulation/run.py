@@ -37,6 +37,7 @@ from verification.simulation.traffic import SimulatedTraffic
 from verification.simulation.verdict import InvariantViolated, Verdict
 
 _SETTLE_CHECK_S: Final = 0.25
+_MAX_COLLECTIONS: Final = 10
 _UNLIMITED: Final = 2**63 - 1
 
 
@@ -362,7 +363,10 @@ def simulate(scenario: Scenario) -> SimulationOutcome:
     finally:
         with _quiet_finalizers():
             del simulation
-            gc.collect()
+            # A finalizer may run the `finally` of a coroutine, and that may make another one.
+            for _ in range(_MAX_COLLECTIONS):
+                if not gc.collect():
+                    break
         gc.unfreeze()
         gc.enable()
 

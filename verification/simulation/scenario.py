@@ -321,17 +321,7 @@ def draw_disks(seed: int) -> Scenario:
         added=sometimes(0.3, 0.3),
         audited=0.3 if Random(f"audited {seed}").random() < 0.15 else 0.0,
     )
-    moving = Random(f"moves amid disks {seed}")
-    if moving.random() < 0.4:
-        chances = replace(
-            chances, cut_swap=0.3 * moving.random(), moves_amid_changes=0.5 * moving.random()
-        )
-    rebuilding = Random(f"rebuilt {seed}")
-    if rebuilding.random() < 0.3:
-        chances = replace(chances, rebuilt=0.5 * rebuilding.random())
-    vanishing = Random(f"vanish {seed}")
-    if vanishing.random() < 0.25:
-        chances = replace(chances, vanish=0.1 + 0.3 * vanishing.random())
+    chances = _with_rarer_faults(seed, chances)
     deeds = Workload(
         directories=random.random() < 0.4,
         cordons=random.random() < 0.5,
@@ -359,6 +349,22 @@ def draw_disks(seed: int) -> Scenario:
         fault_s=random.choice((4.0, 8.0)),
         release=None,
     )
+
+
+def _with_rarer_faults(seed: int, chances: FaultRates) -> FaultRates:
+    """Add faults of directories, each from an own generator: a seed keeps its other faults."""
+    moving = Random(f"moves amid disks {seed}")
+    if moving.random() < 0.4:
+        chances = replace(
+            chances, cut_swap=0.3 * moving.random(), moves_amid_changes=0.5 * moving.random()
+        )
+    rebuilding = Random(f"rebuilt {seed}")
+    if rebuilding.random() < 0.3:
+        chances = replace(chances, rebuilt=0.5 * rebuilding.random())
+    vanishing = Random(f"vanish {seed}")
+    if vanishing.random() < 0.25:
+        chances = replace(chances, vanish=0.1 + 0.3 * vanishing.random())
+    return chances
 
 
 def draw_vanishing(seed: int) -> Scenario:

@@ -142,12 +142,28 @@ class RebuildView:
 
 
 @dataclass(frozen=True, slots=True)
+class DamageView:
+    """A replica whose records cannot be read.
+
+    Attributes:
+        broker_id: the broker that has it; another one than answers if it leads and sent bad
+            records.
+        finding: file, byte and error.
+    """
+
+    partition: TopicPartition
+    broker_id: int
+    finding: str
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerDisks:
     """The directories of one broker.
 
     Attributes:
         steady_ms: a clock for the time between two answers of the broker.
         rebuilds: those under way, and the last that ended.
+        damages: the replicas whose records cannot be read, as far as the broker has met them.
         broker_epoch: counters begin anew with another one.
         move_limit_bytes_per_second: the throttle of moves; None if there is none, or it is
             unknown.
@@ -159,6 +175,7 @@ class BrokerDisks:
     disks: tuple[DiskView, ...]
     moves: tuple[MoveView, ...]
     rebuilds: tuple[RebuildView, ...] = ()
+    damages: tuple[DamageView, ...] = ()
 
 
 def disks_of_spindle(answer: DescribeDisksResponse) -> BrokerDisks:
@@ -197,6 +214,14 @@ def disks_of_spindle(answer: DescribeDisksResponse) -> BrokerDisks:
                 rebuild.failure,
             )
             for rebuild in answer.rebuilds
+        ),
+        tuple(
+            DamageView(
+                TopicPartition(damage.topic, damage.partition_index),
+                damage.broker_id,
+                damage.finding,
+            )
+            for damage in answer.damages
         ),
     )
 

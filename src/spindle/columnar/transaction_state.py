@@ -5,13 +5,14 @@ last stable offset is the start of the oldest open transaction; it follows from 
 snapshot and the batches after it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from spindle.client.fetching import AbortedProducer
 from spindle.columnar.directory_files import FILE_SYSTEM
 from spindle.columnar.index_files import read_transaction_index
 from spindle.columnar.segment_log import SegmentLog
 from spindle.log.formats.producer_snapshot import read_producer_snapshot
+from spindle.protocol.records.batch import BatchHeader
 
 
 def aborted_transactions(log: SegmentLog) -> list[AbortedProducer]:
@@ -58,10 +59,9 @@ def last_stable_offset(log: SegmentLog, end: int, *, passes_damage: bool = False
     start = log.position_of(at)
     if start is None:
         return end
+    headers: Iterator[BatchHeader] = log.undamaged_headers(start, end)
     if passes_damage:
         headers = (header for _, header in log.headers_from(start))
-    else:
-        headers = log.undamaged_headers(start, end)
     for header in headers:
         if header.base_offset >= end:
             break

@@ -31,6 +31,7 @@ from spindle.protocol.records.validation import (
     validate_for_append,
 )
 from spindle.protocol.sentinels import ACKS_ALL
+from spindle.replicas.damages import DamagedReplicas
 from spindle.replicas.isr_eligibility import CommittedEligibility
 from spindle.replicas.metadata_view import MetadataView
 from spindle.replicas.record_decoding import RecordDecoding
@@ -99,6 +100,7 @@ class ReplicationContext:
         propose: sends a proposed ISR to the controller (AlterPartition), and passes the result to
             the partition.
         decoding: decodes the larger batches of clients.
+        damages: the replicas whose records cannot be read.
     """
 
     broker_id: int
@@ -107,6 +109,7 @@ class ReplicationContext:
     max_lag_ms: int
     propose: "Callable[[Partition, IsrProposal], None]"
     decoding: RecordDecoding = field(default_factory=RecordDecoding)
+    damages: DamagedReplicas = field(default_factory=DamagedReplicas)
 
 
 class Partition:

@@ -67,6 +67,7 @@ class ReplicaManager:
         self.directories = directories
         self._context = context
         self.decoding = context.decoding
+        self.damages = context.damages
         self._metadata: MetadataView = context.metadata
         self._settings_of = settings_of
         self._on_misplaced = report_directory
@@ -276,10 +277,15 @@ class ReplicaManager:
         hosted = [(self.lookup(*i.topic_partition), i) for i in rest]
         leaders = [(p, i) for p, i in hosted if p is not None and isinstance(i, BecomeLeader)]
         followers = [(p, i) for p, i in hosted if p is not None and isinstance(i, BecomeFollower)]
+        withheld = [(p, i) for p, i in leaders if self.rebuilds.must_stay_lost(p)]
+        leaders = [(p, i) for p, i in leaders if not self.rebuilds.must_stay_lost(p)]
         in_new_epochs = [p for p, i in followers if i.partition.leader_epoch != p.leader_epoch]
         # Stop the fetchers first: records from the previous leader must be appended before the new
         # epoch starts, or dropped.
         self._fetching.stop([p for p, _ in leaders if p.leader is None] + in_new_epochs)
+        self._fetching.stop([p for p, _ in withheld])
+        for partition, leadership in withheld:
+            self._decline(partition, leadership)
         await self._start_epochs(leaders)
         for partition, leadership in leaders:
             self._lead(partition, leadership)
@@ -520,6 +526,22 @@ class ReplicaManager:
         partition.become_leader(registration, settings.min_isr)
         if not was_leader:
             self._tell(partition, True)
+
+    def _decline(self, partition: Partition, instruction: BecomeLeader) -> None:
+        """Do not lead with a log that is being rebuilt: the others would delete their records.
+
+        A report of the directory that has timed out here may reach the controller after it has
+        recorded the replica as lost; an unclean election may choose the replica until the broker
+        has reported the loss again.
+        """
+        log.error(
+            "%s was elected while it is rebuilt and lacks records: it does not lead, and the "
+            "controller is asked for another leader",
+            partition.topic_partition,
+        )
+        index = partition.topic_partition.partition
+        self._on_misplaced(partition.topic_id, index, DIRECTORY_LOST)
+        partition.become_follower(instruction.partition)
 
     def _follow(self, partition: Partition, instruction: BecomeFollower) -> None:
         was_leader = partition.leader is not None

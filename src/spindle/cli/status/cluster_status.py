@@ -154,6 +154,14 @@ def _broker_problems(report: BrokerReport) -> Iterator[Problem]:
         kind = "brokers that refuse access" if report.is_refused else "unresponsive brokers"
         yield Problem(f"silent {node.node_id}", kind, text)
         return
+    for damage in report.disks.damages:
+        where, holder = damage.partition, damage.broker_id
+        text = (
+            f"{where} on broker {holder} is damaged: {damage.finding}. Look for the extent with "
+            f"`spindle audit`, and copy the replica again from another one: "
+            f"`spindle disks rebuild {holder} {where}`"
+        )
+        yield Problem(f"damaged {holder} {where}", "damaged replicas", text, node.node_id)
     for disk in report.disks.disks:
         for problem in _disk_problems(disk, f"{node.node_id}:{disk.path}"):
             yield problem._replace(broker_id=node.node_id)

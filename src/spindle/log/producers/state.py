@@ -86,6 +86,11 @@ class ProducerState:
             candidates.append(self._unread[0])
         return min(candidates, default=None)
 
+    @property
+    def unread(self) -> tuple[int, int] | None:
+        """Offsets (first, end) around damaged batches; None without damage."""
+        return self._unread
+
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
         """Return the last stable offset after `completed` has ended and is replicated.
 

@@ -21,7 +21,7 @@ class DescribeDisksRequest(Message):
 
 
 class DescribeDisksResponse(Message):
-    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'broker_epoch', 'steady_ms', 'move_limit_bytes_per_second', 'disks', 'moves', 'rebuilds')
+    __slots__ = ('throttle_time_ms', 'error_code', 'error_message', 'broker_epoch', 'steady_ms', 'move_limit_bytes_per_second', 'disks', 'moves', 'rebuilds', 'damages')
     API_KEY = 32001
     FIRST_VERSION = 0
     LAST_VERSION = 0
@@ -236,6 +236,28 @@ class DescribeDisksResponse(Message):
             self.lag = lag
             self.failure = failure
 
+    class Damage(Message):
+        __slots__ = ('topic', 'partition_index', 'broker_id', 'finding')
+        FIELDS = (
+            Field('topic', 'string'),
+            Field('partition_index', 'int32'),
+            Field('broker_id', 'int32'),
+            Field('finding', 'string'),
+        )
+
+        def __init__(
+            self,
+            *,
+            topic: str = "",
+            partition_index: int = 0,
+            broker_id: int = 0,
+            finding: str = "",
+        ) -> None:
+            self.topic = topic
+            self.partition_index = partition_index
+            self.broker_id = broker_id
+            self.finding = finding
+
     FIELDS = (
         Field('throttle_time_ms', 'int32'),
         Field('error_code', 'int16'),
@@ -246,6 +268,7 @@ class DescribeDisksResponse(Message):
         Field('disks', Disk, is_array=True),
         Field('moves', Move, is_array=True),
         Field('rebuilds', Rebuild, is_array=True, tag=0, tagged=0),
+        Field('damages', Damage, is_array=True, tag=1, tagged=0),
     )
 
     def __init__(
@@ -260,6 +283,7 @@ class DescribeDisksResponse(Message):
         disks: list[DescribeDisksResponse.Disk] = EMPTY,
         moves: list[DescribeDisksResponse.Move] = EMPTY,
         rebuilds: list[DescribeDisksResponse.Rebuild] = EMPTY,
+        damages: list[DescribeDisksResponse.Damage] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
@@ -270,3 +294,4 @@ class DescribeDisksResponse(Message):
         self.disks = [] if disks is EMPTY else disks
         self.moves = [] if moves is EMPTY else moves
         self.rebuilds = [] if rebuilds is EMPTY else rebuilds
+        self.damages = [] if damages is EMPTY else damages

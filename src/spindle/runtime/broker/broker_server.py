@@ -166,7 +166,12 @@ class BrokerServer:
         max_lag_ms = config.integer("replica.lag.time.max.ms")
         return ReplicaManager(
             ReplicationContext(
-                config.node_id, self.metadata, self._steady_ms, max_lag_ms, self._propose
+                config.node_id,
+                self.metadata,
+                self._steady_ms,
+                max_lag_ms,
+                self._propose,
+                damages=self.replica_fetchers.damages,
             ),
             env.directories,
             self._settings_of,

@@ -26,6 +26,7 @@ from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.messages.list_offsets import ListOffsetsResponse
 from spindle.protocol.sentinels import EARLIEST, LATEST
 from spindle.raft.ready import Destination
+from spindle.replicas.damages import DamagedReplicas
 from spindle.replicas.follower_appends import apply_leader_answers
 from spindle.replicas.partition import Partition
 from spindle.replicas.ports import FetchStart
@@ -59,6 +60,9 @@ class ReplicaFetchers:
         endpoint_of: gives where a broker is reached; None while it is fenced.
         broker_epoch: gives the epoch of the present registration.
         now_ms: the wall clock, for times of files.
+
+    Attributes:
+        damages: gets what leaders sent with wrong checksums or offsets.
     """
 
     def __init__(
@@ -84,6 +88,7 @@ class ReplicaFetchers:
         self.endpoint_of = endpoint_of
         self.broker_epoch = broker_epoch
         self.now_ms = now_ms
+        self.damages = DamagedReplicas()
         self._make_peers = make_peers
         self._timeout_s = integer("replica.socket.timeout.ms") / 1000
         self._per_leader = integer("num.replica.fetchers")
@@ -391,10 +396,12 @@ class FetcherRounds:
         if isinstance(result, LogPosition):
             self.fetcher.on_done(step, result, self._now_ms())
             partition.follower_advanced()
+            self._owner.damages.appended(partition)
         elif isinstance(result, CorruptRecords | UnexpectedAppendOffset):
             log.error(
                 "broker %d sent bad records for %s: %s", self.leader_id, step.partition, result
             )
+            self._owner.damages.note_sent(partition, self.leader_id, str(result))
             self.fetcher.on_refused(step, self._now_ms())
         else:
             if not isinstance(result, LogDirectoryFailed):  # logged once for the directory

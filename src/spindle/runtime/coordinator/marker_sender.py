@@ -197,6 +197,9 @@ class MarkerSender:
                 await self._send(broker_id, queue[:_MAX_IN_REQUEST])
         finally:
             del self._tasks[broker_id]
+            # After an unexpected failure: markers that came during the request.
+            for marker in self._queues.pop(broker_id, ()):
+                self._try_later(marker)
 
     async def _send(self, broker_id: int, queue: list[_Marker]) -> None:
         endpoint = endpoint_of(self._metadata.image, broker_id, self._listener)

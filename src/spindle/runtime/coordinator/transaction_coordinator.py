@@ -77,6 +77,7 @@ class TransactionCoordinator:
         self._producer_ids = producer_ids
         self.markers = MarkerSender(metadata, listener, peers, self.shards.by_partition.get)
         self._is_allocating = False
+        self._allocation: asyncio.Task[None] | None = None
 
     # ------------------------------------------------------------ leadership
 
@@ -237,7 +238,8 @@ class TransactionCoordinator:
         except NoProducerId:
             if not self._is_allocating:
                 self._is_allocating = True
-                background.run_once(self._allocate(), "allocating producer ids")
+                # The event loop alone would not keep the task.
+                self._allocation = background.run_once(self._allocate(), "allocating producer ids")
             raise
 
     async def _allocate(self) -> None:

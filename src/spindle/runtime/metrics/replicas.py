@@ -56,6 +56,7 @@ class ReplicaCounts:
         self.reassigning = 0
         self.producer_ids = 0
         self.with_late_transactions = 0
+        self.damaged = 0
 
     def add(self, partition: Partition) -> None:
         self.directories.add(partition)
@@ -82,6 +83,7 @@ async def count_replicas(replicas: ReplicaManager, late_before_ms: int) -> Repli
     async for partition in cooperatively(replicas):
         counts.add(partition)
     counts.directories.add_futures(replicas.moves)
+    counts.damaged = sum(1 for _ in replicas.damages.among(replicas.broker_id, replicas))
     return counts
 
 
@@ -106,6 +108,11 @@ def replica_metrics(broker: BrokerServer, counts: ReplicaCounts) -> Iterator[Met
     yield gauge(f"{prefix}_leader_count", "Partitions that this broker leads.", counts.leading)
     yield gauge(
         f"{prefix}_offline_replica_count", "Replicas in failed directories.", counts.offline
+    )
+    yield gauge(
+        "spindle_damaged_replicas",
+        "Replicas, of this broker or of leaders that it follows, whose records cannot be read.",
+        counts.damaged,
     )
     yield gauge(
         f"{prefix}_under_replicated_partitions",

@@ -71,7 +71,9 @@ def read_logs(
             results.append(error)
             continue
         except CorruptLog as damage:
-            results.append(ApiError(error_code(damage), str(damage)))
+            refused = ApiError(error_code(damage), str(damage))
+            refused.__cause__ = damage
+            results.append(refused)
             continue
         results.append(Found(records, aborted))
         if len(records):

@@ -35,6 +35,7 @@ async def describe_disks(
     counts = DirectoryCounts()
     async for partition in cooperatively(replicas):
         counts.add(partition)
+    damages = list(replicas.damages.among(services.node_id, replicas))
     counts.add_futures(replicas.moves)
     capacities = await services.capacities(replicas.directories)
     health = services.device_health([directory.path for directory in replicas.directories])
@@ -55,6 +56,15 @@ async def describe_disks(
         ],
         moves=[_move(move) for move in replicas.moves],
         rebuilds=[_rebuild(services, rebuild) for rebuild in replicas.rebuilds],
+        damages=[
+            DescribeDisksResponse.Damage(
+                topic=damage.topic_partition.topic,
+                partition_index=damage.topic_partition.partition,
+                broker_id=damage.broker_id,
+                finding=damage.finding,
+            )
+            for damage in damages
+        ],
     )
 
 

@@ -10,7 +10,7 @@ one hop for each, within the limits of the request.
 from collections.abc import Awaitable
 from typing import Any
 
-from spindle.common.errors import ApiError, ErrorCode, error_code
+from spindle.common.errors import ApiError, CorruptLog, ErrorCode, error_code
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.common.promise import Promise
@@ -270,10 +270,13 @@ class _Fetch:
                 self._read_logs(rest, room, has_any)
                 return
             left, value = room, has_any
-            for read, result in zip(group, results, strict=True):
+            for read, result, request in zip(group, results, requests, strict=True):
                 if isinstance(result, ApiError) and result.code == ErrorCode.CORRUPT_MESSAGE:
                     where = TopicPartition(read.name, read.wanted.key.partition)
                     self.services.refusals.report_damage(where, result)
+                    if read.partition is not None and isinstance(result.__cause__, CorruptLog):
+                        damages = self.services.replicas.damages
+                        damages.note(read.partition, request[0], result.__cause__)
                 size = read.take(result)
                 left -= size
                 value = value or size > 0

@@ -130,6 +130,8 @@ async def _offset(
             text = error.message if isinstance(error, ApiError) else str(error)
             damage = ApiError(ErrorCode(answer.error_code), text)
             services.refusals.report_damage(partition.topic_partition, damage)
+            if isinstance(error, CorruptLog):
+                services.replicas.damages.note(partition, partition.log, error)
         return answer
     if offset is not None and offset.offset < limit:
         answer.timestamp, answer.offset, answer.leader_epoch = offset
