@@ -489,6 +489,8 @@ def test_a_pure_broker(node: Node) -> None:
     code, out, err = node.format("--standalone")
     assert (code, out, err) == (1, "", "You can only use --standalone on a controller.\n")
     assert node.format() == (0, formatting(), "")
+    files = {path.name for path in node.directories[0].rglob("*")}
+    assert files == {"meta.properties"}, "the bootstrap snapshot is for controllers"
 
 
 def test_a_directory_that_cannot_be_made(node: Node) -> None:

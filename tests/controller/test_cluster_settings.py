@@ -277,7 +277,27 @@ async def test_lists_are_appended_to_and_subtracted_from() -> None:
     assert await alter("retention.ms", 7, "1") == ErrorCode.INVALID_REQUEST
 
 
-async def test_the_older_api_replaces_all_values_and_writes_only_differences() -> None:
+@pytest.mark.parametrize(("kind", "name", "is_written"), [(2, "t", False), (4, "1", True)])
+async def test_an_unchanged_value_is_written_for_brokers_only(
+    kind: int, name: str, is_written: bool
+) -> None:
+    node = await started()
+    topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    await node.request(CreateTopicsRequest(topics=[topic]))
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    change = resource.AlterableConfig(name="max.message.bytes", config_operation=0, value="9000")
+    deletion = resource.AlterableConfig(name="retention.ms", config_operation=1, value=None)
+    request = IncrementalAlterConfigsRequest(
+        resources=[resource(resource_type=kind, resource_name=name, configs=[change, deletion])]
+    )
+    assert (await node.request(request)).responses[0].error_code == 0
+    done = len(node.quorum.batches)
+    assert (await node.request(request)).responses[0].error_code == 0
+    records = [record for batch in node.quorum.batches[done:] for record in batch]
+    assert bool(records) == is_written
+
+
+async def test_the_older_api_replaces_all_values_and_writes_unchanged_ones_of_brokers() -> None:
     node = await started()
     resource = AlterConfigsRequest.AlterConfigsResource
 
@@ -293,6 +313,7 @@ async def test_the_older_api_replaces_all_values_and_writes_only_differences() -
     await alter(a="1", c="3")
     assert node.records(done) == [
         [
+            ConfigRecord(resource_type=4, resource_name="1", name="a", value="1"),
             ConfigRecord(resource_type=4, resource_name="1", name="c", value="3"),
             ConfigRecord(resource_type=4, resource_name="1", name="b", value=None),
         ]

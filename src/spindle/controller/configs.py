@@ -98,8 +98,7 @@ def alter_configs(
     def changes_of(resource: ConfigResource, asked: _Replaced) -> Changes:
         new = {config.name: config.value or "" for config in asked.configs}
         old = image.configs.of(resource)
-        changes: Changes = {k: v for k, v in new.items() if old.get(k) != v}
-        return changes | {key: None for key in old if key not in new}
+        return {**new, **{key: None for key in old if key not in new}}
 
     def values_of(asked: _Replaced) -> list[tuple[str, str | None]]:
         return [(config.name, config.value) for config in asked.configs]
@@ -240,7 +239,6 @@ def _apply_operations(
             )
         start = current.get(name, rules.default(resource.resource_type, name)) or ""
         changes[name] = _edit_list(start, value, is_append=operation == APPEND)
-    # An unchanged value is still written: with min.insync.replicas that clears the ELR.
     return changes
 
 
@@ -264,7 +262,11 @@ def _change_records(
 ) -> list[Message]:
     current = image.configs.of(resource)
     if resource.resource_type == BROKER_RESOURCE:
+        # Unchanged values of brokers are written, too: they make brokers read their key stores
+        # again, and min.insync.replicas clears the ELR.
         changes = _without_ended_notes(current, changes)
+    else:
+        changes = {key: value for key, value in changes.items() if current.get(key) != value}
     after = {key: value for key, value in current.items() if key not in changes}
     after |= {key: value for key, value in changes.items() if value is not None}
     _check_named(resource)

@@ -41,6 +41,7 @@ class FormatRequest:
         initial_controllers: ascending by node id; empty without `--standalone` and
             `--initial-controllers`.
         controller_listener: name of the listener by which the initial controllers are reached.
+        is_controller: controllers alone get the bootstrap snapshot, as with Kafka 4.4.
     """
 
     cluster_id: str
@@ -52,6 +53,7 @@ class FormatRequest:
     initial_controllers: tuple[InitialController, ...] = ()
     scram_credentials: tuple[UserScramCredentialRecord, ...] = ()
     ignore_formatted: bool = False
+    is_controller: bool = True
 
 
 def format_directories(
@@ -154,7 +156,7 @@ def _format_one(
     )
     try:
         file_system.make_directories(directory)
-        if directory == request.metadata_log_dir:
+        if request.is_controller and directory == request.metadata_log_dir:
             _write_bootstrap_snapshot(request, file_system, records, now_ms)
         write_meta_properties(file_system, directory, properties, now_ms)
     except OSError as error:

@@ -63,6 +63,7 @@ def format_request(
         initial_controllers=controllers,
         scram_credentials=tuple(parse_scram(text, random_bytes) for text in options.scram),
         ignore_formatted=options.ignore_formatted,
+        is_controller=config.is_controller,
     )
 
 
