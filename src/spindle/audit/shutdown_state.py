@@ -1,4 +1,4 @@
-"""How a broker left a log directory: what may be unfinished in it depends on that."""
+"""How a broker left a log directory, which decides which files may be unfinished."""
 
 from enum import Enum
 from pathlib import Path
@@ -9,8 +9,8 @@ from spindle.log.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE
 
 
 class ClosingState(Enum):
-    """IN_USE: a process holds the lock. CLOSED: the broker closed all logs in order. KILLED: it
-    did not; its next start repairs the ends of logs and the indexes of active segments.
+    """IN_USE: a process holds the lock. CLOSED: the broker was shut down cleanly. KILLED: it was
+    not; its next start repairs the ends of logs and the indexes of active segments.
     """
 
     IN_USE = "in use"
