@@ -163,7 +163,7 @@ def test_quotas_are_set_listed_and_removed(say: Say, refused: Say) -> None:
     say("quotas", "unset", "--user", "app", "--client-defaults", "producer_byte_rate")
     assert json.loads(say("quotas", "list", "--json")) == []
     for words, err in (
-        (("producer_byte_rate=1",), "Say whom to limit: --user, --client-id or --ip."),
+        (("producer_byte_rate=1",), "Name the client to limit: --user, --client-id or --ip."),
         (("--ip", "10.0.0.1", "producer_byte_rate=1"), "producer_byte_rate is not a quota here"),
         (("--user", "a", "producer_byte_rate=x"), "producer_byte_rate=x: 'x' is not a number"),
         (("--user", "a", "--user-defaults", "x=1"), "--user-defaults cannot be used with 'a'"),

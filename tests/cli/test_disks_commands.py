@@ -60,7 +60,7 @@ def test_a_directory_is_added_and_retired_and_a_full_one_is_not(
     assert run(("topic", "delete", "full", "--yes")) == 0
     capsys.readouterr()
     assert run(("disks", "remove", "1", new)) == 0
-    assert f"Broker 1 uses {new} no longer" in capsys.readouterr().out
+    assert f"Broker 1 no longer uses {new}" in capsys.readouterr().out
 
 
 def test_no_move_is_advised_for_replicas_that_are_lost(

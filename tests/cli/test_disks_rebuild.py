@@ -113,7 +113,7 @@ def test_ctrl_c_says_what_goes_on(broker: Broker, capsys: pytest.CaptureFixture[
     broker.looks = [[COPYING]]
     assert rebuild("t-0") == 130
     error = capsys.readouterr().err
-    assert "Broker 2 goes on with the rebuild: `spindle disks watch` shows it" in error
+    assert "Broker 2 continues the rebuild: `spindle disks watch` shows it" in error
     assert "`spindle disks rebuild 2 t-0 --cancel` ends it" in error
 
 

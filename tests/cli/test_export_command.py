@@ -107,7 +107,7 @@ spindle.pipeline.errors.DataLoss: offsets 3 to 4 are gone
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["export", "t", "/x"], "Give --bootstrap-server HOST:PORT or --log-dir DIR"),
+        (["export", "t", "/x"], "no source is given: give --bootstrap-server HOST:PORT"),
         (["export", "t", "/x", "-b", "h:1", "--start", "soon"], "--start 'soon': want earliest"),
         (["export", "t", "/x", "-b", "h:1", "-o", "valueFormat=xml"], "xml"),
         (["export", "t", "/x", "-b", "h:1", "--catalog", "uri"], "want NAME=VALUE"),

@@ -221,7 +221,7 @@ def test_words_that_cannot_be_read(words: list[str], message: str) -> None:
         (["kafka", "topics", "--creat"], "No such option '--creat'. Did you mean '--create'?\n"),
         (
             ["kafka", "topics", "--list"],
-            "Where is the cluster? Give -b HOST:PORT, or set SPINDLE_BOOTS",
+            "No cluster is given: give -b HOST:PORT, or set SPINDLE_BOOTS",
         ),
         (
             ["kafka", "topics"],

@@ -8,6 +8,7 @@ from typing import cast
 from spindle.authorization.authorizer import Authorizer, NoAuthorizer
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, Endpoint, TopicPartition
+from spindle.common.uuids import Uuid
 from spindle.coordinator.config import GroupCoordinatorConfig
 from spindle.metadata.cluster import BrokerRegistration, ClusterImage
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage

@@ -45,7 +45,12 @@ def asks_and_wins(node: NodeUnderTest, *, peer: int = 2) -> None:
 
 def test_a_lone_voter_leads_at_its_first_step() -> None:
     node = NodeUnderTest(voters=(1,)).start()
-    assert list(node.core.story) == ["Unattached(0)", "Prospective(0)", "Candidate(1)", "Leader(1)"]
+    assert list(node.core.recent_roles) == [
+        "Unattached(0)",
+        "Prospective(0)",
+        "Candidate(1)",
+        "Leader(1)",
+    ]
     assert node.ready.election_state == ElectionState(1, 1, None, (1,))
 
 
@@ -233,7 +238,12 @@ def test_votes_of_another_cluster_or_topic_are_refused_as_a_whole() -> None:
 def test_a_former_sole_leader_leads_the_next_epoch_at_once() -> None:
     stored = ElectionState(1, 1, None, (1,))
     node = NodeUnderTest(voters=(1,), election=stored, log=log_with((1, 0), end_offset=151)).start()
-    assert list(node.core.story) == ["Resigned(1)", "Prospective(1)", "Candidate(2)", "Leader(2)"]
+    assert list(node.core.recent_roles) == [
+        "Resigned(1)",
+        "Prospective(1)",
+        "Candidate(2)",
+        "Leader(2)",
+    ]
 
 
 def test_a_former_leader_neither_leads_nor_votes_in_its_epoch_again() -> None:

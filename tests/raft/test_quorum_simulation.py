@@ -76,6 +76,6 @@ def test_a_seed_repeats_its_run() -> None:
     for _ in range(2):
         simulation = RaftSimulation(77, chances=ROUGH)
         simulation.run(4000)
-        roles = [list(n.quorum.core.story) for n in simulation.nodes.values() if n.quorum]
+        roles = [list(n.quorum.core.recent_roles) for n in simulation.nodes.values() if n.quorum]
         ends.append((simulation.oracle.end_offset, simulation.leaders, roles))
     assert ends[0] == ends[1]

@@ -329,9 +329,7 @@ async def test_a_silent_handshake_ends_in_time_and_only_the_oldest_give_way() ->
     pairs = [Pair(handshakes=handshakes) for _ in range(3)]
     for pair in pairs:
         pair.to_server.is_stuck = True
-    assert [str(failure) for failure in pairs[0].failures] == [
-        "more than 2 handshakes are under way"
-    ]
+    assert [str(failure) for failure in pairs[0].failures] == ["more than 2 handshakes are running"]
     assert len(handshakes) == 2
     await until(lambda: len(handshakes) == 0, pause_s=0)
     assert [str(pair.failures[0]) for pair in pairs[1:]] == ["it was not complete after 0.01 s"] * 2

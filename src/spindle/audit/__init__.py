@@ -1,4 +1,4 @@
-"""Audit of log directories: what is damaged, why, and how it is repaired. Nothing is written.
+"""Audit of log directories: find damage, its cause, and its repair. Nothing is written.
 
 Directories of Apache Kafka and of Spindle are read, also while their broker runs. The checks are
 pure functions over NumPy columns of batch headers; `replica` and `log_directory` read the files.

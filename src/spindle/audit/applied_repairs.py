@@ -1,7 +1,7 @@
-"""Runs the safe repairs of a plan: moves files that a broker makes again to a quarantine folder.
+"""Runs the safe repairs of a plan: moves files that a broker rebuilds to a quarantine folder.
 
-Nothing is deleted, and a run that was killed is completed by the next one: at each moment a file is
-whole at its place, in the quarantine, or at both.
+Nothing is deleted, and the next run completes a killed one: at each moment a file is complete at
+its place, in the quarantine, or at both.
 """
 
 import errno
@@ -43,7 +43,7 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
     except OSError:
-        return False  # a symbolic link that leads to itself; no repair moves anything below it
+        return False  # a symbolic link to itself; no repair moves anything below it
 
 
 def _state(folder: Path) -> tuple[tuple[str, int, int, int], ...]:
@@ -62,14 +62,14 @@ def apply_repairs(
     """Run the safe repairs, while the locks of the log directories are held.
 
     Args:
-        before: the states of the folders from before they were audited; a folder that has changed
-            since is left alone.
+        before: the states of the folders before the audit; a folder that has changed since is not
+            touched.
 
     Returns:
-        The moves, as (from, to), and the steps that are left to a person.
+        The moves, as (from, to), and the steps that are left to the operator.
 
     Raises:
-        OSError: a file cannot be moved. The moves before it stay; a second run goes on.
+        OSError: a file cannot be moved. The moves before it stay; a second run continues.
     """
     now = folder_states([repair.directory.path for repair in repairs])
     moved: list[tuple[Path, Path]] = []
@@ -113,7 +113,7 @@ def _moved(path: Path, quarantine: Path) -> Path:
 
 
 def _free_name(folder: Path, path: Path) -> Path:
-    """Return the first name that is free, or that an interrupted run has given the same bytes."""
+    """Return the first free name, or one at which an interrupted run has stored the same bytes."""
     number, target = 0, folder / path.name
     while target.exists() and not filecmp.cmp(path, target, shallow=False):
         number += 1

@@ -35,10 +35,10 @@ class BatchChecks:
     Args:
         path: the segment.
         base_offset: the offset in its name.
-        noted: what the batches before the first window say, in which nothing is unusual.
+        noted: the state after the batches before the first window, which are sound.
 
     Attributes:
-        has_wrong_checksum: a batch was damaged, so its timestamps may be other ones, too.
+        has_wrong_checksum: a batch is damaged, so its timestamps may be wrong, too.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class BatchChecks:
         self.has_wrong_checksum = False
 
     def part(self) -> BatchPart:
-        """Return what the batches say together."""
+        """Return the combined state of the batches."""
         return BatchPart(
             self._first_offset,
             self._next_offset,
@@ -129,7 +129,7 @@ class BatchChecks:
                 and bases[index] >= expected[index - 1]
                 and bases[index - 1] > expected[index - 1]
             ):
-                # The batch before it stands out: without it the offsets ascend.
+                # The batch before it is the wrong one: without it the offsets ascend.
                 culprit = index - 1
                 evidence = (
                     f"the batch has offset {bases[culprit]}, but the one before it ends at "
@@ -139,7 +139,7 @@ class BatchChecks:
             self._add(FindingKind.OFFSET_OVERLAP, fields, culprit, evidence)
 
     def _note_gaps(self, fields: Any, ends: Any) -> None:
-        """Note the batches that begin behind the end of all batches before them."""
+        """Record the batches that begin after the end of all batches before them."""
         bases = fields[BASE_OFFSET]
         first = int(bases[0]) if self._end is None else self._end
         reached = np.maximum.accumulate(np.concatenate(([first], ends)))
@@ -153,7 +153,7 @@ class BatchChecks:
             )
 
     def _note_epochs(self, fields: Any) -> None:
-        """Note the runs of equal epochs; they are compared when the checkpoint has been read."""
+        """Record the runs of equal epochs, to be compared with the checkpoint later."""
         epochs, bases = fields[LEADER_EPOCH], fields[BASE_OFFSET]
         lasts = bases + fields[LAST_DELTA]
         before = self._epoch_runs[-1].epoch if self._epoch_runs else _NO_RUN
@@ -183,7 +183,7 @@ class BatchChecks:
         )
 
     def bad_spans(self, spans: list[BadSpan], *, may_be_torn: bool) -> None:
-        """Judge the bytes of the present segment that are not batches.
+        """Report the bytes of the current segment that are not batches.
 
         Args:
             may_be_torn: the segment is being written, or was when its broker died: a batch that

@@ -25,10 +25,10 @@ class LogRange(NamedTuple):
 
 
 def check_checkpoints(findings: Collector, place: ReplicaPlace, log: LogRange) -> None:
-    """Report offsets that the log contradicts, unless a broker is at work in the directory.
+    """Report offsets that the log contradicts, unless a broker is using the directory.
 
     Args:
-        findings: also those of the log itself: the end of a damaged log may be a wrong one.
+        findings: includes those of the log itself, because the end of a damaged log may be wrong.
     """
     said, end = place.checkpointed, log.end
     if place.kind is not DirectoryKind.CURRENT or place.state is ClosingState.IN_USE:
@@ -58,9 +58,9 @@ def check_checkpoints(findings: Collector, place: ReplicaPlace, log: LogRange) -
 
 
 def _check_log_start(findings: Collector, place: ReplicaPlace, log: LogRange) -> None:
-    """Report a log start offset with which the next start hides or removes records.
+    """Report a log start offset that makes the next start hide or remove records.
 
-    The epochs are cut at the log start when it rises, so they never begin before it.
+    The epochs are truncated at the log start when it rises, so they never begin before it.
     """
     said = place.checkpointed.log_start
     if said is None or said <= log.first_base:
@@ -79,9 +79,9 @@ def _check_log_start(findings: Collector, place: ReplicaPlace, log: LogRange) ->
 
 
 def _check_recovery_point(findings: Collector, place: ReplicaPlace, log: LogRange) -> None:
-    """Report a recovery point below the end of a log that was closed in order, so flushed.
+    """Report a recovery point below the end of a cleanly closed log, which was flushed.
 
-    It is at the first gap of a follower that has not asked its leader about the gap yet.
+    At a follower's first gap it is normal: the follower has not yet asked its leader about the gap.
     """
     point, end = place.checkpointed.recovery_point, log.end
     is_sound = not any(finding.kind.severity is Severity.ERROR for finding in findings.found)

@@ -1,4 +1,5 @@
-"""The part of an audit that asks brokers: metadata, directories, and replicas on other machines."""
+"""The part of an audit that queries brokers: metadata, directories, and replicas on other
+machines."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,13 +30,13 @@ _SILENT_LEADER: Final = "the leader of its partition does not answer, which know
 
 
 class ClusterAudit:
-    """Asks the brokers of a cluster on behalf of an audit.
+    """Queries the brokers of a cluster for an audit.
 
     Args:
-        fetches_replicas: replicas that no directory of this machine holds are fetched.
+        fetches_replicas: fetch replicas that are in no directory of this machine.
 
     Raises:
-        ApiError, ClientError: no broker named the brokers and topics.
+        ApiError, ClientError: no broker returned the brokers and topics.
     """
 
     def __init__(self, client: WireClient, *, fetches_replicas: bool) -> None:
@@ -48,7 +49,7 @@ class ClusterAudit:
         return read_placement(self._client)
 
     def check_identity(self, directories: Sequence[ListedLogDirectory]) -> None:
-        """Refuse directories of another cluster: nothing in them would be in its place.
+        """Refuse directories of another cluster, whose replicas this metadata does not know.
 
         Raises:
             ConfigError: names the directory and both clusters.
@@ -73,7 +74,7 @@ class ClusterAudit:
 
         Args:
             here: the replicas on this machine.
-            bytes_per_second: what is fetched at most from each log directory, None for no limit.
+            bytes_per_second: maximum rate of fetches from each log directory, None for no limit.
         """
         if not self._fetches_replicas:
             return []
@@ -110,10 +111,11 @@ class ClusterAudit:
     def confirmed_findings(
         self, directories: Sequence[ListedLogDirectory], recheck_ms: int
     ) -> list[AuditFinding]:
-        """Return what is wrong in several looks at the cluster.
+        """Return the findings that several scans of the cluster agree on.
 
         Args:
-            directories: those on this machine; their files are compared with what brokers report.
+            directories: those on this machine; their files are compared with the reports of
+                brokers.
         """
 
         def look() -> tuple[list[AuditFinding], bool]:
@@ -152,10 +154,10 @@ def _reported_places(cluster: ReportedCluster) -> dict[int, list[WantedReplica]]
 def short_replicas(
     cluster: ReportedCluster, directories: Sequence[ListedLogDirectory]
 ) -> list[AuditFinding]:
-    """Return the replicas on this machine whose files are smaller than their broker believes.
+    """Return the replicas on this machine whose files are smaller than their broker reports.
 
-    The broker was asked before, and a log grows, unless retention or compaction is at work: what
-    they do at one moment is not there in several looks.
+    The broker reported earlier, and a log only grows, except by retention and compaction; their
+    effect does not show in several scans.
     """
     findings = Collector()
     for directory in directories:

@@ -1,4 +1,4 @@
-"""The metadata of a cluster against what its brokers report of their log directories."""
+"""Compare the metadata of a cluster with its brokers' reports of their log directories."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -21,7 +21,7 @@ def place_on_broker(broker: int, directory: str, partition: object = "") -> str:
 
 
 def compare_reports(cluster: ReportedCluster) -> list[AuditFinding]:
-    """Return what contradicts the metadata, and what does not answer."""
+    """Return contradictions to the metadata, and brokers that do not respond."""
     findings = Collector()
     partitions = {
         TopicPartition(topic.name, number): partition
@@ -97,7 +97,7 @@ def _check_replicas(
                 evidence = f"the broker has no current replica of {partition}"
                 findings.add(FindingKind.FUTURE_ORPHANED, path, evidence)
     if any(log_dir.error is not ErrorCode.NONE for log_dir in answer):
-        return  # what is missing may be in the directory that is offline
+        return  # a missing replica may be in the offline directory
     for partition, registered in partitions.items():
         if broker in registered.replicas and partition not in current:
             evidence = f"the metadata places {partition} on this broker, which does not have it"

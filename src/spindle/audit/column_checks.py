@@ -97,11 +97,11 @@ class ColumnChecks:
         self._batch_count = prefix.batch_count
 
     def run(self, file: Any, size_bytes: int, on_bytes: Callable[[int], None]) -> None:
-        """Read the rest of the segment, and report what is wrong in it.
+        """Read the rest of the segment, and report its damage.
 
         Args:
             file: the open file.
-            on_bytes: is told the bytes of batches as they are read.
+            on_bytes: called with the bytes of batches as they are read.
 
         Raises:
             OSError: the disk refuses to read.
@@ -127,7 +127,7 @@ class ColumnChecks:
         self._size_bytes = scan.size_bytes
 
     def result(self) -> SegmentBatches:
-        """Return what the batches say, as far as they were read."""
+        """Return the state of the batches that were read."""
         return SegmentBatches(
             self._batches.part(),
             self._producers.part(),
@@ -139,7 +139,7 @@ class ColumnChecks:
         )
 
     def _read(self, scan: SegmentScan, on_bytes: Callable[[int], None]) -> Iterator[Any]:
-        """Yield the fields of the batches in each window, when their bytes are no longer needed."""
+        """Yield the fields of the batches in each window, after their bytes were used."""
         for fields in scan.windows():
             if self._records is not None:
                 _check_records(self._records, fields, scan)

@@ -1,9 +1,9 @@
-"""Replicas of compacted logs against each other: the latest record of each key must be the same.
+"""Compare replicas of compacted logs: the latest record of each key must be the same.
 
-Each broker compacts its replica at its own time, so replicas have other batches. But below the high
-watermark, the latest record of a key is the same in all of them, with two exceptions that
-compaction explains: a tombstone that one replica has removed already, and a record that one replica
-has removed because of a later one that the other does not have yet.
+Each broker compacts its replica at its own time, so the batches of replicas differ. But below the
+high watermark, the latest record of a key is the same in all of them, with two exceptions that
+compaction explains: one replica has already removed a tombstone, or one replica has removed a
+record because of a later one that the other does not have yet.
 """
 
 import time
@@ -71,13 +71,13 @@ def compare_compacted(
     pause_ms: int,
     throttle: ReadThrottle,
 ) -> list[AuditFinding]:
-    """Return the compacted replicas whose latest records are not those of the right replica.
+    """Return the compacted replicas whose latest records differ from the reference replica.
 
     Args:
-        placement: says which replica leads, and which ones are in sync, if it is known.
+        placement: names the leader and the ISR, if known.
         jobs: processes that compare at the same time, each the replicas of one partition.
         pause_ms: the wait before replicas of directories in use are read again.
-        throttle: of the log directories, which the processes share.
+        throttle: the limits of the log directories, which the processes share.
     """
     findings = Collector()
     groups = replica_groups(replicas, are_compacted=True)
@@ -110,18 +110,18 @@ def compare_compacted(
 
 
 Differences = dict[tuple[int, int], set[DifferentKey]]
-"""The keys that differ, by the indexes of the replica and of the one that it is compared with."""
+"""The keys that differ, by (index of the replica, index of the reference replica)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Comparing:
-    """How the replicas of a partition are compared."""
+    """Compares the replicas of a partition."""
 
     pause_ms: int
     throttle: ReadThrottle
 
     def differences(self, group: Sequence[AuditedReplica]) -> Differences:
-        """Return what differs, twice if a broker may be at work; nothing if a replica is gone."""
+        """Return the differences; compare twice if a broker may be running."""
         try:
             differences = _differences(group, self.throttle.wait)
             if differences and any(replica.place.state is ClosingState.IN_USE for replica in group):
@@ -137,7 +137,7 @@ class _Comparing:
 
 
 _comparing: list[_Comparing] = []
-"""In a worker process, the one object that it uses; empty in other processes."""
+"""The object of a worker process; empty in other processes."""
 
 
 def _compared(
@@ -253,7 +253,7 @@ def _latest(rows: Any, end: int) -> _Latest:
     offsets = np.full(len(unique), _NONE, np.int64)
     contents = np.zeros(len(unique), np.int64)
     is_before = rows[:, OFFSET] < end
-    # The rows are sorted by offset, and of several assignments to an index the last one counts.
+    # The rows are sorted by offset; the last of several assignments to an index remains.
     offsets[inverse[is_before]] = rows[is_before, OFFSET]
     contents[inverse[is_before]] = rows[is_before, CONTENT]
     has_later = np.zeros(len(unique), bool)

@@ -26,10 +26,10 @@ def confirmed_findings(
     load_placement: Callable[[], ClusterPlacement | None],
     recheck_ms: int,
 ) -> list[AuditFinding]:
-    """Return what is wrong with the roots, and with the places of the replicas.
+    """Return the findings about the roots and the placement of replicas.
 
-    A broker that creates, moves and deletes replicas is seen in the middle of it; in directories in
-    use, only findings seen by every scan count.
+    A scan may see a broker in the middle of creating, moving or deleting replicas; in directories
+    in use, only findings of every scan count.
     """
     return confirm_findings(lambda: _look(paths, load_placement), recheck_ms)
 
@@ -37,11 +37,11 @@ def confirmed_findings(
 def confirm_findings(
     scan: Callable[[], tuple[list[AuditFinding], bool]], recheck_ms: int
 ) -> list[AuditFinding]:
-    """Return the findings that several looks have.
+    """Return the findings that several scans have in common.
 
     Args:
-        scan: returns its findings, and whether a broker is at work, so that they may pass.
-        recheck_ms: the wait before the next look.
+        scan: returns its findings, and whether a broker is running, so that they may be temporary.
+        recheck_ms: the pause before the next scan.
     """
     findings, is_in_use = scan()
     for _ in range(_LOOKS - 1):
@@ -57,7 +57,7 @@ def confirm_findings(
 def _look(
     paths: Sequence[Path], load_placement: Callable[[], ClusterPlacement | None]
 ) -> tuple[list[AuditFinding], bool]:
-    """Return the findings of one look at the roots, and whether a directory is in use."""
+    """Return the findings of one scan of the roots, and whether a directory is in use."""
     listed = [list_log_directory(path) for path in paths]
     topic_ids = {place.path: _topic_id(place.path) for entry in listed for place in entry.replicas}
     findings = [finding for directory in listed for finding in directory.findings]
@@ -73,4 +73,4 @@ def _topic_id(replica: Path) -> Uuid | None:
         refuse_odd_file(replica / PARTITION_METADATA)
         return read_topic_id(replica)
     except (CorruptLog, OSError):
-        return None  # a finding of the replica
+        return None  # the audit of the replica reports it

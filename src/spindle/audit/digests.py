@@ -1,7 +1,7 @@
 """Digests of the batches of a log, to compare its replicas without keeping every batch.
 
 Replicas have the same batches, byte for byte, below the high watermark. A digest is a sum over the
-batches that begin in a stretch of offsets, so two replicas agree in a stretch if their sums do.
+batches that begin in a range of offsets, so two replicas agree in a range if their sums are equal.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ class LogDigest:
     """The sums by range: range n holds the offsets [n, n + 1) * STRETCH_OFFSETS.
 
     Attributes:
-        tail: (base offset, digest) of the last batches, so that the sum of a stretch is known up to
+        tail: (base offset, digest) of the last batches, so that the sum of a range is known up to
             each of them.
     """
 
@@ -27,7 +27,7 @@ class LogDigest:
     def sum_until(self, stretch: int, end: int) -> int | None:
         """Return the sum of the batches of a range that begin before an offset.
 
-        None if it is not known: there are more batches behind the offset than `tail` has.
+        None if unknown: more batches follow the offset than `tail` has.
         """
         total = self.sums.get(stretch, 0)
         if end >= (stretch + 1) * STRETCH_OFFSETS:
@@ -51,7 +51,7 @@ class DigestBuilder:
         """Add the next batches.
 
         Args:
-            sums: (stretch, sum of its batches); a stretch may come again.
+            sums: (range, sum of its batches); a range may be repeated.
             tail: (base offset, digest) of the last `TAIL_BATCHES` of them, or of all.
         """
         for stretch, value in sums:

@@ -1,4 +1,4 @@
-"""The offset checkpoints of a log directory: read them, and look for entries that are lost."""
+"""The offset checkpoints of a log directory: read them, and find lost entries."""
 
 from collections.abc import Mapping, Set
 from pathlib import Path
@@ -21,12 +21,12 @@ from spindle.log.formats.checkpoints import (
 )
 
 _WITH_ALL_LOGS: Final = (RECOVERY_POINTS, HIGH_WATERMARKS)
-"""The checkpoints into which a broker writes each log when it stops in order."""
+"""The checkpoints with an entry of each log after a clean shutdown."""
 _NAMED: Final = 3
 _CHECKPOINT_MARGIN_S: Final = 1.0
 """A broker collects the offsets of a checkpoint shortly before it writes the file."""
 _MAX_MISSING: Final = 1000
-"""The most missing replicas that a checkpoint adds as findings."""
+"""Maximum number of missing replicas that a checkpoint reports as findings."""
 _NO_OFFSETS: Final[Mapping[TopicPartition, int]] = {}
 
 
@@ -79,7 +79,7 @@ class DirectoryCheckpoints:
         Args:
             current: the partitions with a log in use, without the metadata log.
             known: the partitions with any directory.
-            is_closed: the broker stopped in order, so all logs in use have entries.
+            is_closed: the broker was shut down cleanly, so all logs in use have entries.
         """
         self._check_negative()
         missing = sorted(self._named(RECOVERY_POINTS).keys() - known)

@@ -1,4 +1,4 @@
-"""The identity of log directories in `meta.properties`: by itself, and against each other."""
+"""Checks of the identities of log directories in `meta.properties`, alone and with each other."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,7 +55,7 @@ def read_identity(findings: Collector, directory: Path) -> MetaProperties | None
 
 
 def closing_epoch(directory: Path) -> int:
-    """Return the broker epoch of the run that closed a log directory in order, -1 if unknown."""
+    """Return the broker epoch of the run that closed a log directory cleanly, -1 if unknown."""
     try:
         refuse_odd_file(directory / CLEAN_SHUTDOWN_FILE)
         epoch = read_clean_shutdown(FILE_SYSTEM, str(directory))
@@ -69,7 +69,7 @@ class IdentifiedRoot(NamedTuple):
 
     Attributes:
         properties: None if they cannot be read.
-        broker_epoch: of the run that closed it in order, -1 if it is not known.
+        broker_epoch: of the run that closed it cleanly, -1 if unknown.
     """
 
     path: Path

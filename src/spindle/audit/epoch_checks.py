@@ -27,8 +27,8 @@ def check_epochs(
     Args:
         content: the bytes of the file, None if there is none.
         runs: the epochs of the batches.
-        checked_from: the checkpoint must reach back to this offset; None if that is not known,
-            because the broker is running and has not told its log start offset yet.
+        checked_from: the checkpoint must reach back to this offset; None if unknown, because the
+            running broker has not stored its log start offset yet.
         end_offset: the log end offset; None if it is not known.
     """
     entries = _entries(findings, path, content, has_epochs=any(run.epoch >= 0 for run in runs))

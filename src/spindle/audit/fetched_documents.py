@@ -1,4 +1,4 @@
-"""A part of a fetched replica as a JSON document, and back, for the folder of parts."""
+"""JSON form of a part of a fetched replica, for the checkpoint folder."""
 
 from pathlib import Path
 from typing import Any

@@ -2,7 +2,7 @@
 
 A consumer may fetch from any replica in sync, not only from the leader, since Fetch version 11
 (KIP-392). The broker sends the bytes of its files as they are, up to its high watermark. Indexes,
-snapshots and checkpoints stay unseen.
+snapshots and checkpoints are not checked.
 """
 
 import time
@@ -34,7 +34,7 @@ from spindle.protocol.sentinels import EARLIEST, READ_UNCOMMITTED
 
 _LIMITS: Final = FetchLimits(max_bytes=4 << 20, max_wait_ms=100)
 _THROTTLED_ANSWERS: Final = 20
-"""One after the other; a broker that throttles a client for longer gives it nothing at all."""
+"""Maximum number of throttled responses in a row; after that, the broker counts as unavailable."""
 _STARTS: Final = 5
 """Retries after OFFSET_OUT_OF_RANGE caused by retention."""
 _FIRST_OFFSET: Final = -(2**63)
@@ -52,8 +52,8 @@ def audit_fetched_replica(
     """Fetch a replica from its log start to the high watermark at the beginning, and check it.
 
     Args:
-        client: knows the cluster; it finds the leader, which tells where the log starts.
-        place: what is known of the replica; its path names the broker.
+        client: finds the leader, which returns the log start.
+        place: the replica; its path names the broker.
 
     Raises:
         ApiError: the broker has no such replica, or refused.
@@ -70,7 +70,7 @@ class ReplicaRange(NamedTuple):
 
     Attributes:
         end: None for the high watermark when the fetching begins.
-        is_first: batches that begin before it belong to it, too.
+        is_first: batches that begin before the range belong to it, too.
     """
 
     start: int
@@ -80,7 +80,7 @@ class ReplicaRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchedPart:
-    """The result of a range: findings, and the batches as far as the replica needs them.
+    """The result of a range: findings, and the state of its batches.
 
     Attributes:
         end_offset: the offset after the last one that was fetched.
@@ -156,7 +156,7 @@ def join_ranges(
         if part.batches.first_offset is not None:
             batches.take(place.path, part.batches.first_offset, part.batches)
         digest.take(part.digest)
-    # Brokers do not send clean offsets, so a gap may be one that compaction made long ago.
+    # Brokers do not send clean offsets, so an old compaction may explain a gap.
     is_compacted = batches.is_rewritten or bool(batches.gaps) or place.is_compacted is True
     return AuditedReplica(
         replace(place, checkpointed=CheckpointedOffsets(high_watermark=high_watermark)),
@@ -249,7 +249,7 @@ class _Fetching:
         raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, subject)
 
     def _check(self, fetched: FetchedBatches, offset: int) -> int | None:
-        """Check the batches of an answer; return the offset after them, None if there is none."""
+        """Check the batches of a response; return the offset after them, None if there is none."""
         data = memoryview(fetched.records)
         walk = HeaderWalk(_FIRST_OFFSET, _LAST_OFFSET, check_crcs=True)
         address = address_of(data) if len(data) else 0
@@ -259,7 +259,7 @@ class _Fetching:
             before = walk.position
             fields = walk.fields(address + before, len(data) - before, before, len(data))
             if fields.shape[1]:
-                # Segments do not show on the wire: each answer counts as one.
+                # Segments are not visible in a response: each response counts as one.
                 base = int(fields[BASE_OFFSET, 0])
                 checks = checks or BatchChecks(self.findings, self.place.path, base)
                 checks.window(fields)
@@ -283,7 +283,7 @@ class _Fetching:
         return following
 
     def _following(self, fields: Any, high_watermark: int) -> int | None:
-        """Return where to go on behind batches; None if a damaged offset is all that is known."""
+        """Return the offset after batches; None if it is known only from a damaged batch."""
         end = self.wanted.end
         limit = high_watermark if end is None else min(end, high_watermark)
         inside = fields[:, fields[BASE_OFFSET] < limit]
@@ -292,9 +292,9 @@ class _Fetching:
         return end
 
     def _own(self, fields: Any) -> Any:
-        """Return the batches of this range: not those of its neighbours at both ends of an answer.
+        """Return the batches of this range; adjacent ranges have the others of a response.
 
-        A batch in the middle with an odd offset is damaged, and stays.
+        A batch in the middle with an offset outside is damaged, and stays.
         """
         bases = fields[BASE_OFFSET]
         if self.wanted.end is not None:
@@ -319,5 +319,5 @@ class _Fetching:
 
 
 def _without_position(finding: AuditFinding) -> AuditFinding:
-    """Return a finding without the byte, which counts from the start of an answer."""
+    """Return a finding without the byte position, which is relative to the response."""
     return replace(finding, position=None)

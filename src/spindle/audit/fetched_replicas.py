@@ -19,7 +19,7 @@ from spindle.common.uuids import Uuid
 
 
 class WantedReplica(NamedTuple):
-    """A replica to fetch; its size is what the broker reports, -1 if it does not."""
+    """A replica to fetch; its size is the broker's report, -1 if unknown."""
 
     place: ReplicaPlace
     topic_id: Uuid
@@ -38,7 +38,7 @@ class BrokerReplicas(NamedTuple):
 
 
 class ReplicaFetch(Protocol):
-    """Fetches replicas somewhere, as `fetch_replicas` does in this process."""
+    """Fetches replicas, in this process (`fetch_replicas`) or in Spark tasks."""
 
     def __call__(
         self,
@@ -62,8 +62,8 @@ def fetch_replicas(
 
     Args:
         client: knows the cluster.
-        bytes_per_second: what is fetched at most from each log directory, None for no limit.
-        on_progress: is not used: brokers send in parallel, on threads.
+        bytes_per_second: maximum rate of fetches from each log directory, None for no limit.
+        on_progress: not used, because brokers send in parallel, on threads.
     """
     directories = {replica.place.path.parent for part in brokers for replica in part.replicas}
     throttle = ReadThrottle(bytes_per_second, directories, get_context("fork"))
@@ -95,7 +95,7 @@ def _fetch(
             if not has_moved(client, place):
                 replicas.append(not_fetched(place, str(error)))
         except BROKER_FAILURES as error:
-            # Each further request might take as long to fail.
+            # Each further request could take as long to fail.
             rest = len(part.replicas) - number - 1
             reason = f"{error}; with it {rest} more replicas of the broker"
             replicas.append(not_fetched(place, reason))
@@ -104,7 +104,7 @@ def _fetch(
 
 
 def has_moved(client: WireClient, place: ReplicaPlace) -> bool:
-    """Return whether the metadata has taken the replica from its broker meanwhile."""
+    """Return whether the replica was moved to another broker meanwhile."""
     name, number = place.partition
     topic = client.metadata().topics.get(name)
     view = None if topic is None else topic.partitions.get(number)

@@ -15,19 +15,19 @@ from spindle.log.formats.names import (
 )
 
 MAX_SMALL_FILE_BYTES: Final = 64 << 20
-"""The most that is read of a file other than a segment or an index: it is read as a whole."""
+"""Maximum size of a file other than a segment or an index, which is read as a whole."""
 MAX_TRANSACTION_INDEX_BYTES: Final = 16 << 20
 """Half a million aborted transactions in one segment."""
 MAX_BATCH_BYTES: Final = 64 << 20
 """The largest batch that is read as a whole."""
 MAX_SNAPSHOT_BYTES: Final = 1 << 30
-"""The most that is read of a snapshot of the metadata log."""
+"""Maximum size of a snapshot of the metadata log."""
 _SNAPSHOT_SUFFIX: Final = ".checkpoint"
 _READ_IN_PARTS: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
 def _limit_bytes(name: str) -> int | None:
-    """Return the most that is read of a file as a whole; None for one that is read in parts."""
+    """Return the maximum size of a file; None for a file that is read in parts."""
     if any(suffix in name for suffix in _READ_IN_PARTS):
         return None
     if TRANSACTION_INDEX_SUFFIX in name:
@@ -41,11 +41,11 @@ def _limit_bytes(name: str) -> int | None:
 
 
 def refuse_odd_files(folder: Path) -> None:
-    """Refuse a folder that has a file that no broker writes.
+    """Refuse a folder with a file that no broker writes.
 
     Raises:
         FileNotFoundError: there is no such folder.
-        OSError: names the file, and says what is odd about it.
+        OSError: names the file and the reason.
     """
     with os.scandir(folder) as entries:
         paths = [Path(entry.path) for entry in entries]
@@ -56,8 +56,7 @@ def refuse_odd_files(folder: Path) -> None:
 def refuse_odd_file(path: Path) -> None:
     """Refuse a pipe, a device, or a file that is too large to be read as a whole.
 
-    Raises:
-        OSError: says which one it is.
+    Raises: OSError: names the reason.
     """
     try:
         status = path.stat()

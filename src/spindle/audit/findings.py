@@ -1,6 +1,6 @@
-"""The kinds of damage that an audit knows, and a finding of one of them at a place.
+"""The kinds of damage, and a finding of one kind at one place.
 
-Each kind says how bad it is, what usually causes it, and how it is repaired.
+Each kind has a severity, a usual cause and a repair.
 """
 
 from collections import Counter
@@ -11,10 +11,10 @@ from typing import Any, Final
 
 
 class Severity(Enum):
-    """How bad a finding is.
+    """The severity of a finding.
 
     ERROR: records are lost, damaged or in danger, or the broker does not start with these files.
-    WARNING: a file that the broker can make again is wrong, or space is wasted.
+        WARNING: a file that the broker can rebuild is wrong, or space is wasted.
     """
 
     ERROR = "error"
@@ -22,7 +22,7 @@ class Severity(Enum):
 
 
 class RepairKind(Enum):
-    """The ways to repair; `audit.repairs` makes commands of them."""
+    """The kinds of repair; `audit.repairs` turns them into commands."""
 
     REBUILD = "move the file away while the broker is stopped: it makes the file again at its start"
     REBUILD_BOTH = (
@@ -252,15 +252,15 @@ class FindingKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """One damage.
+    """One case of damage.
 
     Attributes:
         path: the file or directory.
-        evidence: what is wrong, with the numbers; part of a sentence.
+        evidence: the damage with its numbers, as part of a sentence.
         position: the byte in the file, None if the whole file is meant.
         offset: the offset in the log, None if there is none.
-        replica: the directory of the replica, empty if none is concerned.
-        remedy: how this place is repaired; empty for the repair of the kind.
+        replica: the directory of the replica, empty if there is none.
+        remedy: the repair of this place; empty for the repair of the kind.
     """
 
     kind: FindingKind
@@ -308,12 +308,12 @@ _UNREAD: Final = (FindingKind.UNREADABLE, FindingKind.DIRECTORY_EMPTY)
 
 
 def is_unread(findings: Iterable[AuditFinding]) -> bool:
-    """Return whether something could not be read, so that the next audit has to try again."""
+    """Return whether a read failed, so that the next audit must try again."""
     return any(finding.kind in _UNREAD for finding in findings)
 
 
 MAX_OF_A_KIND: Final = 100
-"""Findings of one kind in one file that are listed; the rest is only counted."""
+"""Maximum number of listed findings of one kind in one file; further ones are only counted."""
 
 
 @dataclass(slots=True)
@@ -338,7 +338,7 @@ class Collector:
         position: int | None = None,
         offset: int | None = None,
     ) -> None:
-        """Note a finding, unless the file has very many of the kind."""
+        """Add a finding; beyond the limit of its kind in a file, only count it."""
         self._counts[kind, str(path)] += 1
         if self._counts[kind, str(path)] > MAX_OF_A_KIND:
             self.left_out[kind] += 1
@@ -346,12 +346,12 @@ class Collector:
         self.found.append(AuditFinding(kind, str(path), evidence, position, offset, self.replica))
 
     def add_unreadable(self, path: object, error: OSError) -> None:
-        """Note that the disk, or a limit, refuses to read a file or directory."""
+        """Add a finding about a file or directory that the disk or a limit refuses to read."""
         reason = error.strerror or str(error)
         self.add(FindingKind.UNREADABLE, path, f"it cannot be read: {reason}")
 
     def take(self, found: Iterable[AuditFinding], left_out: Mapping[FindingKind, int]) -> None:
-        """Note the findings that another collector gathered about a part of the replica."""
+        """Add the findings of another collector about a part of the replica."""
         for finding in found:
             self.add(
                 finding.kind,

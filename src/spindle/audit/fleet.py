@@ -68,16 +68,16 @@ def audit_directories(
         paths: roots of log directories. The driver sees all of them at these paths, and at least
             one executor sees each.
         checks_records: the records of all batches are decoded, too.
-        bytes_per_second: what all executors together read at most from each directory.
-        folder: keeps the results of segments that are done until the audit has ended, so that it
-            goes on after the driver died; the driver and the executors see it. None keeps nothing.
+        bytes_per_second: maximum rate of all executors together, from each directory.
+        folder: keeps the results of finished segments until the audit has ended, so that a new
+            driver can continue it; the driver and the executors must see it. None keeps nothing.
         hosts: the names and addresses of the host that has the disk, by path. Spark starts tasks
             there if it can; set `spark.locality.wait` of the session to the time that a task may
             wait for it. None takes those of brokers from `cluster`, if it is given.
-        cluster: asks the brokers, too; None if none are to be asked. The replicas that it is to
-            fetch are fetched by tasks.
+        cluster: queries the brokers, too; None for no queries. Tasks fetch the replicas of other
+            machines.
         load_placement: returns the present metadata of the cluster, None if it is not known.
-        on_progress: is called about five times a second.
+        on_progress: called about five times a second.
 
     Raises:
         TaskFailed: no executor sees a directory, or one cannot write into the folder.
@@ -106,7 +106,7 @@ def audit_directories(
 
 
 def part_folder(path: Path, roots: Iterable[Path]) -> PartFolder:
-    """Open a folder for parts.
+    """Open the checkpoint folder.
 
     Raises:
         ValueError: the path is a file, or inside of a log directory.

@@ -24,7 +24,7 @@ _NOTHING_SEEN: Final = -1
 
 
 def _add_unread(findings: Collector, path: Path, content: IndexContent, count: int) -> None:
-    """Report entries that are not checked, because so many of them would need gigabytes."""
+    """Report entries that are not checked, because checking so many needs gigabytes."""
     findings.add(
         FindingKind.UNREADABLE,
         path,
@@ -54,7 +54,7 @@ def _check_size(
     *,
     is_trimmed: bool,
 ) -> None:
-    """Report bytes behind the entries that are no entry, or that a trimmed file must not have."""
+    """Report bytes after the entries that are no entry, or that a trimmed file must not have."""
     rest_bytes = content.size_bytes - count * entry_bytes
     has_rest = is_trimmed and content.is_whole and rest_bytes
     if content.size_bytes % entry_bytes or has_rest:
@@ -72,7 +72,7 @@ class OffsetIndexChecks:
     Args:
         content: of the file.
         base_offset: of the segment.
-        is_trimmed: the file must have no room behind its last entry.
+        is_trimmed: the file must end after its last entry.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class OffsetIndexChecks:
         self._found_at = np.full(positions.size, -1, np.int64)
 
     def go_on(self, prefix: SoundPrefix) -> None:
-        """Begin behind batches with which the entries that name them agree."""
+        """Begin after batches whose entries are known to be right."""
         self._last_batch = prefix.last_position
         self._is_start[: prefix.starts_seen] = True
         self._found_at[: prefix.ends_seen] = self.positions[: prefix.ends_seen]
@@ -165,7 +165,7 @@ class OffsetIndexChecks:
             )
 
     def tail(self, scan: SegmentScan, times: "TimeIndexChecks") -> IndexTail | None:
-        """Return what is behind the last entry; None if the segment or the index is damaged."""
+        """Return the tail after the last entry; None if the segment or the index is damaged."""
         if scan.bad_spans or not self._is_comparable:
             return None
         return _index_tail(self._path, self.positions, self._last_batch, times.batch_positions)
@@ -216,10 +216,10 @@ class TimeIndexChecks:
         self._greatest = _NOTHING_SEEN
 
     def go_on(self, prefix: SoundPrefix) -> None:
-        """Begin behind batches with which the entries that name them agree."""
+        """Begin after batches whose entries are known to be right."""
         self._greatest = prefix.greatest_timestamp
         self._is_right[: prefix.times_seen] = True
-        # The entries before lie before the end of the offset index, wherever that is exactly.
+        # The skipped entries point before the end of the offset index.
         self.batch_positions[: prefix.times_seen] = 0
         behind = prefix.times_seen - len(prefix.times_behind)
         self.batch_positions[behind : prefix.times_seen] = prefix.times_behind

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 _BLOCK_BYTES: Final = 96 * 1024
 MAX_INDEX_BYTES: Final = 24 << 20
-"""The most that is checked of an index: brokers roll a segment at 10 MiB by default."""
+"""Maximum checked bytes of an index; brokers roll a segment at 10 MiB by default."""
 
 
 class IndexContent(NamedTuple):

@@ -1,8 +1,8 @@
-"""Offset indexes that lost entries at their end, which makes reads slower and breaks nothing.
+"""Offset indexes that lost entries at their end, which only makes reads slower.
 
-A broker makes an entry when some bytes were appended since the last one (`index.interval.bytes`),
-and an entry of the time index with it, if the timestamps rise. The interval is not known here: it
-is at most the smallest gap between two entries of the log.
+A broker adds an entry after every `index.interval.bytes` of appends, with an entry of the time
+index if the timestamps rise. The interval is unknown here: it is at most the smallest gap between
+two entries of the log.
 """
 
 from collections.abc import Iterable
@@ -13,22 +13,22 @@ from spindle.audit.findings import Collector, FindingKind
 
 _DEFAULT_INTERVAL_BYTES: Final = 4096
 LOST_ENTRIES: Final = 4
-"""Fewer lost entries are not reported, because a sound index seems to lack some: each start of a
-broker begins to count the bytes anew, and each stop adds an entry to the time index alone."""
+"""Fewer lost entries are not reported, because a sound index can seem to lack some: each start of a
+broker resets the byte counter, and each stop adds an entry to the time index only."""
 _WIDE_GAPS: Final = 16
 _MIN_GAPS: Final = 8
 _MIN_TAIL_BYTES: Final = 4 << 20
-"""A follower of an older version makes at most one entry for all that it fetches at once."""
+"""A follower of an older version adds at most one entry per fetch."""
 
 
 class IndexTail(NamedTuple):
-    """The entries of the offset index of a finished segment, and what is behind the last of them.
+    """The entries of the offset index of a finished segment, and the bytes after the last entry.
 
     Attributes:
         gap_count, smallest_gap_bytes, largest_gap_bytes: of the gaps before its entries.
         tail_bytes: from the last entry, or the start of the segment, to the last batch.
-        lost_gap_bytes: the least of the `LOST_ENTRIES` largest distances between entries of the
-            time index behind the last entry; 0 if there are not so many.
+        lost_gap_bytes: the smallest of the `LOST_ENTRIES` largest distances between entries of the
+            time index after the last entry; 0 if there are fewer.
     """
 
     path: Path

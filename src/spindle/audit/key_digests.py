@@ -38,7 +38,7 @@ class KeyDigests:
     """The digests of one log; rows are those of `record_walk`.
 
     Attributes:
-        stable_end: up to there, all transactions of the log have ended.
+        stable_end: all transactions before this offset have ended.
     """
 
     def __init__(self, folder: Path, bucket_count: int) -> None:
@@ -47,7 +47,7 @@ class KeyDigests:
         self.stable_end = 0
 
     def read(self, replica: Path, on_bytes: Callable[[int], None]) -> None:
-        """Read a log. Batches that are damaged are passed over: they are findings of the audit.
+        """Read a log. Damaged batches are skipped; the audit reports them.
 
         Raises:
             OSError: a segment is gone, or the disk refuses.
@@ -91,7 +91,7 @@ _NO_RANGES: Final = _AbortedRanges([], [])
 
 
 def _joined_ranges(entries: list[AbortedTransaction]) -> _AbortedRanges:
-    """Join transactions that overlap: those of a damaged index may."""
+    """Join overlapping transactions, which only a damaged index has."""
     joined_ranges = _AbortedRanges([], [])
     for first, last in sorted((entry.first_offset, entry.last_offset) for entry in entries):
         if last < first:
@@ -105,7 +105,7 @@ def _joined_ranges(entries: list[AbortedTransaction]) -> _AbortedRanges:
 
 
 class _Transactions:
-    """Finds the batches of a log, given in order, that are not of aborted transactions."""
+    """Selects the batches of a log, in order, that do not belong to aborted transactions."""
 
     def __init__(self, replica: Path) -> None:
         aborted: dict[int, list[AbortedTransaction]] = {}
@@ -113,7 +113,7 @@ class _Transactions:
             try:
                 entries = decode_aborted_transactions(str(path), path.read_bytes())
             except CorruptLog:
-                continue  # a finding of the audit
+                continue  # the audit reports it
             for entry in entries:
                 aborted.setdefault(entry.producer_id, []).append(entry)
         self._aborted = {
@@ -176,7 +176,7 @@ def _rows(
 
 
 def _digests(table: Any) -> Any:
-    # A count that the bytes cannot hold must not ask for memory.
+    # A record count that the bytes cannot hold must not allocate memory.
     return digest_records(
         table[table[:, tables.COUNT] <= table[:, tables.LENGTH] // _MIN_RECORD_BYTES]
     )
@@ -207,7 +207,7 @@ def _batch_table(fields: Any, view: memoryview, window_at: int) -> Any:
 def _unpacked_records(
     row: Any, view: memoryview, window_at: int, buffer: DecompressionBuffer
 ) -> Any:
-    """Decompress a batch, and let its row of the batch table name the result, which is returned.
+    """Decompress a batch, set its row of the batch table to the result, and return the result.
 
     Args:
         row: a batch table of this batch.
@@ -215,7 +215,7 @@ def _unpacked_records(
 
     Raises:
         CorruptRecords: the records cannot be decompressed.
-        RecordsTooLarge: they have more than `MAX_UNPACKED_BYTES` then.
+        RecordsTooLarge: they have more than `MAX_UNPACKED_BYTES` when decompressed.
     """
     codec = int(row[0, tables.ATTRIBUTES]) & CODEC_MASK
     start = int(row[0, tables.POSITION]) - window_at + HEADER_BYTES

@@ -1,4 +1,4 @@
-"""Audit of the root of one log directory, and of several directories against each other."""
+"""Audit of the root of one log directory, and comparison of several directories."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,12 +41,12 @@ _AUDITED: tuple[DirectoryKind, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class ListedLogDirectory:
-    """The root of a log directory as one look found it.
+    """The root of a log directory in one scan.
 
     Attributes:
         properties: None if `meta.properties` is missing or malformed.
         replicas: current, future and stray replicas, by name.
-        broker_epoch: of the run that closed the directory in order, -1 if it is not known.
+        broker_epoch: of the run that closed the directory cleanly, -1 if unknown.
     """
 
     path: Path
@@ -63,7 +63,7 @@ def list_log_directory(
     """Read the small files and the names in a log directory; one that cannot be read is a finding.
 
     Args:
-        compacted: whether topics are compacted, as far as that is known.
+        compacted: whether topics are compacted, for topics whose policy is known.
     """
     findings = Collector()
     try:
@@ -121,9 +121,9 @@ def list_log_directory(
 
 
 def _check_deleted(findings: Collector, path: Path) -> None:
-    """Report a log that waits for its deletion, has records, and does not say of which topic.
+    """Report a log that waits for its deletion and has records, but no topic id.
 
-    It may be the source of a move that was cut short. A removal begins with the segments.
+    It may be the source of an interrupted move. A removal begins with the segments.
     """
     try:
         refuse_odd_file(path / PARTITION_METADATA)
@@ -142,7 +142,7 @@ def _check_deleted(findings: Collector, path: Path) -> None:
 
 
 def _is_empty(path: Path, names: Sequence[str]) -> bool:
-    """Return whether a directory has nothing that a broker or `format` leaves in it."""
+    """Return whether a directory has no file of a broker or of `format`."""
     return not any((path / name).exists() for name in (META_PROPERTIES, *OFFSET_CHECKPOINTS)) and (
         not any(map(_is_replica_name, names))
     )
@@ -174,7 +174,7 @@ def _directory_names(findings: Collector, path: Path) -> list[str]:
             try:
                 if entry.is_dir():
                     names.append(entry.name)
-            except OSError as error:  # a symbolic link that leads to itself, for example
+            except OSError as error:  # a symbolic link to itself, for example
                 findings.add_unreadable(path / entry.name, error)
     return sorted(names)
 

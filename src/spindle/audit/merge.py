@@ -1,7 +1,7 @@
-"""Join what the segments of a log say by themselves: offsets, epochs, producers, digests.
+"""Join the results of the segments of a log: offsets, epochs, producers, digests.
 
-A segment is audited without those before it, so that each may be read by another process or
-machine. Its part is small: it holds only what goes on from one segment to the next.
+A segment is audited without the earlier ones, so that another process or machine may read each. Its
+part is small: it holds only the state that later segments need.
 """
 
 from pathlib import Path
@@ -34,7 +34,7 @@ class JoinedBatches:
         self.gaps: list[OffsetGap] = []
 
     def take(self, path: Path, base_offset: int, part: BatchPart) -> None:
-        """Go on with the next segment."""
+        """Add the next segment."""
         if self.next_offset is not None and self.next_offset > base_offset:
             self._findings.add(
                 FindingKind.OFFSET_OVERLAP,

@@ -1,4 +1,4 @@
-"""The metadata of a cluster against the replicas on its disks."""
+"""Compare the metadata of a cluster with the replicas on its disks."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ class PlacedPartition:
 
 @dataclass(frozen=True, slots=True)
 class PlacedTopic:
-    """A topic; `is_compacted` is None if its policy is that of the brokers."""
+    """A topic; `is_compacted` is None if it has the brokers' default policy."""
 
     name: str
     topic_id: Uuid
@@ -56,7 +56,7 @@ class ClusterPlacement:
         return None if topic is None else topic.partitions.get(number)
 
     def policies(self) -> dict[str, bool]:
-        """Return whether topics are compacted, of those that have a policy of their own."""
+        """Return whether topics are compacted, for topics with their own policy."""
         return {
             topic.name: topic.is_compacted
             for topic in self.topics.values()
@@ -69,7 +69,7 @@ def compare_with_metadata(
     directories: Sequence[ListedLogDirectory],
     topic_ids: Mapping[Path, Uuid | None],
 ) -> list[AuditFinding]:
-    """Return the replicas that are where the metadata does not place them, and those not there.
+    """Return the misplaced and the missing replicas.
 
     Args:
         topic_ids: by the path of the replica's directory; a replica that is not named was not
@@ -135,11 +135,11 @@ def _lost_id(
     directory: ListedLogDirectory,
     node: int,
 ) -> Uuid | None:
-    """Return the id that a directory with an unknown id had, None if that is not certain.
+    """Return the former id of a directory with an unknown id, None if that is not certain.
 
-    A failed disk that comes back has an unknown id as well. So the other directories that its node
-    has registered must be audited, too, or the metadata log must be in this one; and the metadata
-    places all of its replicas in the one directory that is missing.
+    A failed disk that comes back has an unknown id as well. So either the node's other registered
+    directories are audited, too, or this one holds the metadata log; and the metadata places all of
+    its replicas in the one missing directory.
     """
     own = None if directory.properties is None else directory.properties.directory_id
     registered = {data for data, owner in placement.nodes.items() if owner == node}
@@ -195,7 +195,7 @@ def _check_places(
     directories: Sequence[ListedLogDirectory],
     found: Mapping[tuple[int, Uuid, int], Path],
 ) -> None:
-    """Check that each replica that belongs into one of the directories is there."""
+    """Check that the directories have all replicas that the metadata places there."""
     paths = {
         (node, directory.properties.directory_id): directory.path
         for directory, node in _identified(directories)
@@ -206,7 +206,7 @@ def _check_places(
             for node, directory_id in zip(partition.replicas, partition.directories, strict=True):
                 wanted = paths.get((node, directory_id))
                 if wanted is None:
-                    continue  # that directory is not among those that are audited
+                    continue  # that directory is not audited
                 actual = found.get((node, topic.topic_id, number))
                 name = TopicPartition(topic.name, number)
                 if actual is None:

@@ -1,4 +1,4 @@
-"""Processes that work for an audit, and end with it."""
+"""Worker processes of an audit."""
 
 import os
 import signal
@@ -18,14 +18,14 @@ ResultT = TypeVar("ResultT")
 def forked_pool(
     jobs: int, context: ForkContext, adopt: Callable[[T], None], state: T
 ) -> Iterator[ProcessPoolExecutor]:
-    """Give processes that have a state of this one; what is locked in it, they share.
+    """Yield a pool of processes that inherit a state of this one and share its locks.
 
-    They end at once if the block is left by an exception, as after Ctrl-C.
+    They end at once if an exception leaves the block, as after Ctrl-C.
 
     Args:
-        adopt: is called in each of them with the state.
+        adopt: called in each process with the state.
     """
-    # The processes read from a pipe whose other end only this process has; its end ends them.
+    # The processes read from a pipe whose other end only this process has; when it ends, they end.
     reader, writer = os.pipe()
     with ExitStack() as stack:
         stack.callback(os.close, reader)
@@ -47,7 +47,7 @@ def forked_pool(
 def submitted_to(
     pool: ProcessPoolExecutor, function: Callable[[T], ResultT], argument: T
 ) -> Future[ResultT]:
-    """Call a function in a process; the future has failed already if one was killed before."""
+    """Call a function in a process; if a process was killed before, the future has failed."""
     try:
         return pool.submit(function, argument)
     except BrokenProcessPool as error:
@@ -57,8 +57,8 @@ def submitted_to(
 
 
 def _begin(reader: int, writer: int, adopt: Callable[[T], None], state: T) -> None:
-    # A terminal sends Ctrl-C to this process as well. If it ended with a lock, the others would
-    # wait for the lock without end; so only the parent ends it.
+    # A terminal sends Ctrl-C to this process as well. If it ended while holding a lock, the others
+    # would wait forever; so only the parent ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.close(writer)
     adopt(state)
@@ -66,6 +66,6 @@ def _begin(reader: int, writer: int, adopt: Callable[[T], None], state: T) -> No
 
 
 def _end_after(reader: int) -> None:
-    """End this process when the audit is over or killed: it would read on, and then wait."""
+    """End this process when the audit has ended or was killed."""
     os.read(reader, 1)
     os._exit(1)

@@ -1,7 +1,7 @@
 """Checks of producer snapshots against the batches of a log, from the parts of its segments.
 
-A contradiction that compaction could explain, because it removes batches and markers, is kept back
-until the whole log was read, and dropped if the log was compacted.
+Compaction removes batches and markers. A contradiction that it could explain is kept until the
+whole log was read, and dropped if the log was compacted.
 """
 
 from pathlib import Path
@@ -37,7 +37,7 @@ class ProducerChecks:
         self._unless_compacted: list[tuple[ProducerSnapshot, str, int]] = []
 
     def take(self, part: ProducerPart) -> None:
-        """Go on with the next segment, and compare the snapshots in it."""
+        """Add the next segment, and compare the snapshots in it."""
         if self._first_offset is None:
             self._first_offset = part.first_offset
         for cut in part.cuts:
@@ -78,7 +78,7 @@ class ProducerChecks:
 
         Args:
             end_offset: the log end offset.
-            may_be_short: the log may have lost its end, because the broker died.
+            may_be_short: the log may have lost its end, because the broker was killed.
         """
         for snapshot in self._waiting:
             if snapshot.offset <= end_offset:

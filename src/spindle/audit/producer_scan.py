@@ -18,7 +18,7 @@ from spindle.protocol.records.batch import CONTROL_FLAG, add_to_sequence
 
 
 class ProducerNotes:
-    """Notes the producers of one segment.
+    """Collects the producers of one segment.
 
     Args:
         snapshot_offsets: of all snapshots of the log, ascending.
@@ -32,7 +32,7 @@ class ProducerNotes:
         self._first_offset = noted.first_offset
 
     def window(self, fields: Any) -> None:
-        """Note the producers of the next batches."""
+        """Add the producers of the next batches."""
         bases = fields[BASE_OFFSET]
         if self._first_offset is None:
             self._first_offset = int(bases[0])
@@ -62,5 +62,5 @@ class ProducerNotes:
             )
 
     def part(self) -> ProducerPart:
-        """Return what was noted."""
+        """Return the collected producers."""
         return ProducerPart(self._first_offset, tuple(self._cuts), self._newest)

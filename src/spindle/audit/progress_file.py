@@ -1,4 +1,4 @@
-"""The file from which an interrupted audit goes on: the results of replicas that did not change.
+"""The file from which an interrupted audit continues: the results of unchanged replicas.
 
 Each line is the result of one replica, with a fingerprint of its files. A kill leaves at most the
 last line incomplete; it is dropped. Only one audit at a time uses a file.
@@ -23,9 +23,9 @@ _HEAD: Final = b'{"spindle audit": 2}\n'
 
 
 class ProgressFile:
-    """The results that were kept; new ones are appended as they come.
+    """The stored results; new ones are appended as they arrive.
 
-    `has_unread` tells that a replica could not be read, so the next audit has something left to do.
+    `has_unread`: a replica could not be read, so the next audit must read it.
     """
 
     def __init__(self, descriptor: int, kept: dict[str, Any]) -> None:
@@ -44,8 +44,8 @@ class ProgressFile:
         """Keep a result.
 
         Args:
-            before: the fingerprint from before the replica was read. If its files have changed
-                since, the result is not kept, and neither is one of files that could not be read.
+            before: the fingerprint before the replica was read. The result is not kept if its files
+                have changed since, or could not be read.
         """
         if is_unread(replica.findings):
             self.has_unread = True
@@ -59,7 +59,7 @@ class ProgressFile:
 
     @staticmethod
     def fingerprint(place: ReplicaPlace) -> str:
-        """Return a digest of what the result for a replica depends on; empty if it is gone.
+        """Return a digest of the inputs of a replica's audit; empty if the replica is gone.
 
         The names, sizes and times of its files; how it is audited; and the checkpoints of its
         directory, which are compared with the log unless a broker is using it.
@@ -84,11 +84,11 @@ class ProgressFile:
 def progress_file(path: Path) -> Iterator[ProgressFile]:
     """Open or begin a progress file.
 
-    It is removed at the end, or the next audit would trust its results for ever and read nothing.
-    It stays if the audit is interrupted, or could not read a replica.
+    It is removed at the end: otherwise the next audit would reuse the results and read nothing. It
+    stays if the audit is interrupted, or could not read a replica.
 
     Raises:
-        ValueError: the file is something else, or another audit is using it.
+        ValueError: the file has another content, or another audit is using it.
         OSError: the disk refuses.
     """
     descriptor = locked_file(path)
@@ -102,10 +102,10 @@ def progress_file(path: Path) -> Iterator[ProgressFile]:
 
 
 def locked_file(path: Path) -> int:
-    """Open and lock a file that one audit at a time may use; make it if there is none.
+    """Open and lock a file for one audit at a time; create it if it is missing.
 
-    An audit that ends between the two removes the file: the lock is then one of a file that no
-    other audit would see, so the next one is opened.
+    If another audit ends between the two steps, it removes the file. The lock would then be on a
+    removed file, so the file is opened again.
 
     Raises:
         ValueError: another audit is using it.

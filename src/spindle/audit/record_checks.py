@@ -1,6 +1,6 @@
 """Checks of the records inside of batches, with a compiled walk over them.
 
-A checksum says that a batch is as it was written; a producer may have written nonsense.
+A right checksum shows that a batch is unchanged, not that the producer wrote valid records.
 """
 
 from pathlib import Path
@@ -14,11 +14,11 @@ from spindle.common.ports import Bytes
 from spindle.protocol.records.compression import DecompressionBuffer, decompress
 
 MAX_UNPACKED_BYTES: Final = 64 << 20
-"""The most that the records of a batch may have when they are decompressed."""
+"""Maximum size of the decompressed records of a batch."""
 
 
 class PackedBatch(NamedTuple):
-    """A batch whose records are compressed: its place, and what its header says of them."""
+    """A batch with compressed records: its place, and the header fields about the records."""
 
     position: int
     base_offset: int
@@ -50,7 +50,7 @@ class RecordChecks:
                 self.walked(*place, status, byte)
 
     def walked(self, position: int, offset: int, status: int, byte: int) -> None:
-        """Report what a walk over the records of a batch found."""
+        """Report the findings of a walk over the records of a batch."""
         evidence = f"byte {byte} of its records: {tables.RECORD_FINDINGS[status]}"
         self._add_contradiction(position, offset, evidence)
 

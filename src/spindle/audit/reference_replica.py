@@ -1,4 +1,4 @@
-"""Choose among replicas that differ the one to trust, if there is evidence for one."""
+"""Choose the reference among replicas that differ, if there is evidence for one."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -33,10 +33,10 @@ def right_replica(
 ) -> RightReplica:
     """Return the replica to trust among those that differ.
 
-    A leader epoch has one leader, from which all others copied. So if the histories of epochs
-    agree, all replicas had the same bytes once, and those that most of them still have are the
-    right ones, whoever leads or stopped last. If the histories contradict each other, a leader was
-    elected without the records of the others, and the metadata says which history went on.
+    A leader epoch has one leader, from which all others copied. So if the epoch histories agree,
+    all replicas once had the same bytes, and the bytes of the majority are right, whichever replica
+    leads or stopped last. If the histories contradict each other, a leader was elected without the
+    records of the others, and the metadata shows which history continued.
 
     Args:
         votes: of each replica, the count of replicas with the same records, itself included.
@@ -55,9 +55,9 @@ def right_replica(
         return node is not None and node == leader, node in in_sync, group[index].latest_epoch
 
     def is_better(index: int, rival: int) -> str:
-        """Return why a replica is right and its rival is not; empty without a reason.
+        """Return the reason why a replica is right and its rival is not; empty without a reason.
 
-        Damage of its own, or another history, is no reason against records that more replicas have.
+        Damage or another history is no reason against records that more replicas have.
         """
         if votes[index] < votes[rival]:
             return ""

@@ -1,7 +1,8 @@
-"""Repairs: findings to moves of files, and these to a script. Nothing here runs them.
+"""Repairs: turn findings into moves of files, and these into a script. This module runs none of
+them.
 
-A file or directory is never deleted, but moved to a folder outside of the log directories, so that
-every step can be undone. Commands that need a decision stand in the plan as comments.
+Files and directories are never deleted, but moved to a folder outside of the log directories, so
+that every step can be undone. Commands that need a decision are comments of the script.
 """
 
 import shlex
@@ -47,7 +48,7 @@ class RepairStep:
     Attributes:
         moves: files or directories to move to the quarantine, in this order.
         is_safe: the moves and the next start of the broker repair it, and lose nothing.
-        note: a sentence for the person who repairs; empty if the moves say all.
+        note: a sentence for the operator; empty if the moves suffice.
     """
 
     finding: AuditFinding
@@ -65,7 +66,7 @@ class DirectoryRepairs:
 
     @property
     def owner(self) -> str:
-        """The broker of the directory, in words."""
+        """The broker of the directory, as text."""
         properties = self.directory.properties
         node = None if properties is None else properties.node_id
         return "the broker" if node is None else f"the broker of node {node}"
@@ -90,10 +91,10 @@ def repairs_of(report: AuditReport) -> list[DirectoryRepairs]:
 
 
 class _Repairs:
-    """The repairs of a log directory, and what is known of the start that follows them.
+    """The repairs of a log directory, and the effect of the next start.
 
-    A start after an unclean stop reads each log from its recovery point, and cuts each segment at
-    its first damaged batch. Segments behind it stay, and so do those behind a gap, about which a
+    A start after an unclean shutdown reads each log from its recovery point, and truncates each
+    segment at its first damaged batch. Later segments stay, also after a gap, about which a
     follower asks its leader; only the metadata log ends at its first gap. So a repair that makes a
     start read more is safe only without damage.
     """
@@ -140,8 +141,9 @@ class _Repairs:
             case RepairKind.REBUILD if path in self._wrong_snapshots:
                 return self._without_snapshot(finding)
             case RepairKind.REBUILD if finding.kind in _IN_TRANSACTION_INDEX:
-                # A broker rebuilds all indexes of a segment that has no offset index. That one goes
-                # first: without the other alone, a broker would forget aborted transactions.
+                # A broker rebuilds all indexes of a segment that has no offset index. Move the
+                # offset index first: if only the other index were missing, a broker would lose
+                # aborted transactions.
                 moves = (path.with_suffix(INDEX_SUFFIX), path)
                 return RepairStep(finding, moves, self._is_read(finding))
             case RepairKind.REBUILD_BOTH:
@@ -158,7 +160,7 @@ class _Repairs:
                 return RepairStep(finding, note=repair.value)
 
     def _is_copied_again(self, finding: AuditFinding) -> bool:
-        """Return whether the replica has damage at which a start that rebuilds a file cuts it."""
+        """Return whether the replica has damage at which a rebuilding start would truncate it."""
         is_by_broker = finding.kind.repair in _BY_THE_BROKER
         return is_by_broker and bool(finding.replica) and finding.replica in self._copied
 
@@ -167,14 +169,14 @@ class _Repairs:
         return finding.replica not in self._unread
 
     def _recovers_whole(self) -> bool:
-        """Return whether a start that reads all logs of the directory from the start cuts none."""
+        """Return whether a start that reads all logs of the directory completely truncates none."""
         ends_early = any(
             replica.has_gaps and replica.place.is_metadata_log for replica in self._replicas
         )
         return not ends_early and not self._copied and not self._unread
 
     def _starts_whole(self) -> bool:
-        """Return whether the next start cuts no log: after a stop in order it reads no batches."""
+        """Return whether the next start truncates no log: none is read after a clean shutdown."""
         return self._is_closed or self._recovers_whole()
 
     def _corrected(self, finding: AuditFinding) -> RepairStep:
@@ -187,7 +189,7 @@ class _Repairs:
         return RepairStep(finding, note=note)
 
     def _without_checkpoint(self, finding: AuditFinding) -> RepairStep:
-        """Return the repair of a checkpoint that cannot be read: the next start has none."""
+        """Return the repair of an unreadable checkpoint: the next start works without it."""
         path = Path(finding.path)
         match path.name:
             case name if name == RECOVERY_POINTS:
@@ -214,9 +216,9 @@ class _Repairs:
     def _without_snapshot(self, finding: AuditFinding) -> RepairStep:
         """Return the repair of a producer snapshot.
 
-        A broker passes over one that it cannot read. Of one with wrong entries it would take the
-        producers. Without any, a log of Apache Kafka that was closed in order begins without
-        producers, and those whose records were deleted are known from snapshots only.
+        A broker skips an unreadable snapshot, but would use the producers of one with wrong
+        entries. Without any snapshot, a cleanly closed log of Apache Kafka starts without
+        producers, and producers whose records were deleted are only in snapshots.
         """
         path = Path(finding.path)
         if finding.kind is FindingKind.PRODUCER_SNAPSHOT_FILE:
@@ -231,7 +233,7 @@ class _Repairs:
         return RepairStep(finding, (path,), note=note)
 
     def _copy_note(self, finding: AuditFinding) -> str:
-        """Return when a replica may be moved away: without its only one, a partition is empty."""
+        """Return the condition for moving a replica away: a partition must keep another replica."""
         placement = self._report.placement
         replica = next((r for r in self._replicas if str(r.place.path) == finding.replica), None)
         if replica is not None and rebuild_remedy(replica, placement):
@@ -263,9 +265,9 @@ class _Repairs:
 
 
 def _begins_at_its_epochs(replica: AuditedReplica) -> bool:
-    """Return whether a log start offset above the first batch is ruled out.
+    """Return whether a log start offset above the first batch is excluded.
 
-    The epochs are cut at the log start when it rises.
+    The epochs are truncated at the log start when it rises.
     """
     first = replica.first_epoch_offset
     return not replica.batch_count or (first is not None and first <= replica.start_offset)
@@ -297,7 +299,7 @@ def repair_plan(repairs: Sequence[DirectoryRepairs]) -> list[str]:
 
 
 def _needs_moves(step: RepairStep) -> bool:
-    """Return whether the note speaks of moves; another finding of the plan may have them."""
+    """Return whether the note refers to moves, which another finding of the plan may have."""
     return step.note.endswith(":")
 
 

@@ -50,12 +50,12 @@ class AuditedReplica:
     """The result of the audit of a replica.
 
     Attributes:
-        topic_id: None if the directory does not tell it.
+        topic_id: None if the directory does not name it.
         start_offset, end_offset: of the batches that were read.
         latest_epoch: the newest leader epoch of a batch, -1 without one.
-        size_bytes, batch_count: what was read.
+        size_bytes, batch_count: of the batches that were read.
         digest: of the batches; None if the log changed in a way that leaves gaps in it.
-        is_compacted: the log was compacted, as far as it shows.
+        is_compacted: the log shows signs of compaction.
         left_out: findings beyond those that are listed.
         epochs: (leader epoch, first offset, last offset) of the last runs of batches with one.
         has_gaps: offsets are missing between batches, whatever the reason.
@@ -88,9 +88,9 @@ def audit_replica(
     """Audit one replica; None if its directory is gone, because it was moved or deleted.
 
     Args:
-        pause: waits a moment before the second pass.
-        on_bytes: is told the bytes of batches as they are read in the first pass.
-        throttle: is told them in both passes, and may wait.
+        pause: waits before the second pass.
+        on_bytes: called with the bytes of batches as they are read in the first pass.
+        throttle: called with them in both passes; it may wait.
     """
 
     def count(size_bytes: int) -> None:
@@ -100,7 +100,7 @@ def audit_replica(
     try:
         replica = _one_pass(place, count)
         if replica.findings and _has_started(place):
-            # A broker has started since the listing, and may be at work on what looks unfinished.
+            # A broker has started since the listing, and may be writing files that look unfinished.
             place = replace(place, state=ClosingState.IN_USE)
             replica = replace(replica, place=place)
         if not needs_second_pass(replica):
@@ -115,7 +115,7 @@ def audit_replica(
 
 
 def _has_started(place: ReplicaPlace) -> bool:
-    """Return whether a broker has begun to use a directory that nobody used when it was listed."""
+    """Return whether a broker has begun to use a directory since it was listed."""
     if place.state is ClosingState.IN_USE:
         return False
     return state_of(place.path.parent) is not place.state
@@ -127,7 +127,7 @@ def _one_pass(place: ReplicaPlace, on_bytes: Callable[[int], None]) -> AuditedRe
 
 
 def needs_second_pass(found: AuditedReplica) -> bool:
-    """Return whether findings may come from the work of the broker at that moment."""
+    """Return whether a running broker may explain the findings."""
     return found.place.state is ClosingState.IN_USE and bool(found.findings)
 
 
@@ -139,7 +139,7 @@ def confirmed_replica(found: AuditedReplica, again: AuditedReplica) -> AuditedRe
 
 
 def unreadable_replica(place: ReplicaPlace, error: OSError) -> AuditedReplica:
-    """Return the result for a replica of which nothing is known but the error."""
+    """Return the result for a replica that could not be read."""
     findings = Collector(str(place.path))
     findings.add_unreadable(error.filename or place.path, error)
     return AuditedReplica(place, None, 0, 0, -1, 0, 0, tuple(findings.found))
@@ -151,11 +151,11 @@ def _place_of(finding: AuditFinding) -> tuple[FindingKind, str, int | None, int 
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """One segment of a replica as a piece of work, which any process that sees the file can do.
+    """One segment of a replica as a task for any process that can read the file.
 
     Attributes:
         snapshot_offsets: of all producer snapshots of the replica, ascending.
-        is_finished: the segment was rolled or closed in order.
+        is_finished: the segment was rolled or closed cleanly.
     """
 
     place: ReplicaPlace
@@ -164,7 +164,7 @@ class SegmentTask:
     is_finished: bool
 
     def run(self, on_bytes: Callable[[int], None]) -> SegmentPart:
-        """Read the segment; what cannot be read is a finding."""
+        """Read the segment; read errors become findings."""
         audit = SegmentAudit(
             self.place.path,
             self.segment,
@@ -236,7 +236,7 @@ class ReplicaPass:
         first_epoch_offset = self._check_epochs(batches, log_start, end)
         self._check_start(first_base, first_epoch_offset)
         has_lost = not is_compacted and self._check_gaps(batches, log_start)
-        # Batches that are lost or compacted explain what would be a contradiction otherwise.
+        # Lost or compacted batches explain what would otherwise be a contradiction.
         has_removed = is_compacted or has_lost or self.has_changed
         producers.finish(
             end,
@@ -348,7 +348,7 @@ class ReplicaPass:
         """Return whether compaction may have removed batches.
 
         A topic whose policy is `delete` now may have been compacted before; then a clean offset or
-        a batch that was written anew says so. Offsets that are missing say nothing by themselves.
+        a rewritten batch shows it. Missing offsets alone show nothing.
         """
         place = self.place
         return (
@@ -360,7 +360,7 @@ class ReplicaPass:
         )
 
     def _has_clean_offset(self) -> bool:
-        """Return whether a compaction pass has ended, also one that ended since the listing."""
+        """Return whether a compaction pass has ended, including after the listing."""
         place = self.place
         if place.checkpointed.cleaner is not None or place.state is not ClosingState.IN_USE:
             return place.checkpointed.cleaner is not None
@@ -368,7 +368,7 @@ class ReplicaPass:
             path = place.path.parent / CLEANER_OFFSETS
             return place.partition in read_offset_checkpoint(FILE_SYSTEM, str(path))
         except (CorruptLog, OSError):
-            return True  # a pass may have ended; the file does not exclude it
+            return True  # a pass may have ended; the file does not rule it out
 
     def _check_epochs(self, batches: JoinedBatches, log_start: int, end: int) -> int | None:
         """Compare the epochs with the batches; return where they begin, None if not known."""
@@ -393,10 +393,10 @@ class ReplicaPass:
         )
 
     def _check_start(self, first_base: int, first_epoch_offset: int | None) -> None:
-        """Report a log that lost its first segments: its epochs begin where it began.
+        """Report a log that lost its first segments: its epochs begin at its former start.
 
-        Retention removes the segments first and cuts the epochs then, so a broker that was killed
-        between them leaves the segments under their names for deleted files.
+        Retention renames the segments first and truncates the epochs afterwards, so a broker that
+        was killed in between leaves the segments under their `.deleted` names.
         """
         if first_epoch_offset is None or first_epoch_offset >= first_base or self.has_changed:
             return

@@ -1,4 +1,4 @@
-"""Replicas of a partition on several nodes against each other, below the high watermark."""
+"""Compare the replicas of a partition on several nodes, below the high watermark."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -19,21 +19,21 @@ from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 
 _MAX_DIFFERENT: Final = 100
-"""After this many ranges that differ, the rest of two replicas is not compared."""
+"""After this many different ranges, the rest of two replicas is not compared."""
 
 
 def compare_replicas(
     replicas: Sequence[AuditedReplica],
     placement: ClusterPlacement | None,
 ) -> list[AuditFinding]:
-    """Return the replicas whose batches differ from those of the replica that is right.
+    """Return the replicas whose batches differ from the reference replica.
 
     Args:
-        placement: says which replica leads, and which ones are in sync, if it is known.
+        placement: names the leader and the ISR, if known.
     """
     findings = Collector()
     for (partition, topic_id), group in replica_groups(replicas, are_compacted=False).items():
-        # Two replicas of one node are another finding.
+        # Two replicas on one node are a different finding.
         pairs = {
             (index, other): _compare(one, another, compared_until(group, one, another))
             for (index, one), (other, another) in combinations(enumerate(group), 2)
@@ -61,7 +61,7 @@ def compare_replicas(
 
 
 class _Wrong(NamedTuple):
-    """The replica that is right where another one differs, and the first offset there."""
+    """A replica that differs from the reference replica, and the first different offset."""
 
     right: RightReplica
     offset: int
@@ -75,7 +75,7 @@ def _right_in(
 ) -> tuple[RightReplica, dict[int, int]]:
     """Return the correct replica of a range, and those that differ from it, with offsets.
 
-    Each stretch is decided by itself: two replicas may be damaged at different places.
+    Each range is decided separately: two replicas may be damaged at different places.
     """
     votes = [1] * len(group)
     different: dict[tuple[int, int], int] = {}
@@ -93,7 +93,7 @@ def _right_in(
 
 
 def _add_uncompared(findings: Collector, group: Sequence[AuditedReplica]) -> None:
-    """Report replicas that share offsets, but of which none is known to be committed.
+    """Report replicas that share offsets, none of which is known to be committed.
 
     Replicas of directories in use may be new: their checkpoints are written every few seconds.
     """
@@ -139,7 +139,7 @@ def replica_groups(
 
 
 def committed_until(group: Sequence[AuditedReplica]) -> int:
-    """Return an offset up to which all is committed; checkpoints are behind, never ahead."""
+    """Return an offset up to which all records are committed; checkpoints may lag, never lead."""
     return max(replica.place.checkpointed.high_watermark or 0 for replica in group)
 
 
@@ -148,10 +148,10 @@ def compared_until(
 ) -> int:
     """Return an offset up to which two replicas of a group must have the same records.
 
-    These are the committed ones, and those up to the last offset that has the same leader epoch in
-    both: an epoch has one leader, and its followers have copied all before it from the same log.
-    In directories in use this is taken only without any high watermark, because a log that is
-    truncated while it is read has parts of two logs.
+    These are the committed records, and those up to the last offset with the same leader epoch in
+    both: an epoch has one leader, and its followers have copied everything before it from the same
+    log. In directories in use the second rule applies only without any high watermark, because a
+    log that is truncated while it is read has parts of two logs.
     """
     committed = committed_until(group)
     if committed and any(replica.place.state is ClosingState.IN_USE for replica in group):
@@ -166,18 +166,18 @@ def compared_until(
 
 
 class _Comparison(NamedTuple):
-    """The ranges of two replicas that were compared.
+    """The compared ranges of two replicas.
 
     Attributes:
-        compared: (the first, the last) of them; the second is below the first without any.
-        different: the first offsets of the first stretches that differ, by stretch.
+        compared: (first, last) range; last is below first if there are none.
+        different: the first different offset of the first different ranges, by range.
     """
 
     compared: tuple[int, int]
     different: dict[int, int]
 
     def has_compared(self, stretch: int) -> bool:
-        """Return True if a range was compared; after too many differences the rest is not."""
+        """Return True if a range was compared; after too many differences, the others are not."""
         first, last = self.compared
         return first <= stretch <= last
 
@@ -188,7 +188,7 @@ def _compare(one: AuditedReplica, another: AuditedReplica, end: int) -> _Compari
     assert another.digest is not None
     starts = (one.start_offset, another.start_offset)
     end = min(one.end_offset, another.end_offset, end)
-    # A range whose start is missing is compared only if both replicas have the same part of it.
+    # A range whose start is missing is compared only if both replicas have the same part.
     start = min(starts) if starts[0] == starts[1] else max(starts) + STRETCH_OFFSETS - 1
     first, last = start // STRETCH_OFFSETS, (end - 1) // STRETCH_OFFSETS
     known = [digest.sum_until(last, end) for digest in (one.digest, another.digest)]

@@ -1,7 +1,7 @@
-"""The two ends of an audit: list what is to be audited, and join the results to a report.
+"""The first and the last step of an audit: list the replicas, and join the results to a report.
 
-Between them lies `audit.replica.audit_replica` for each place. It needs nothing but the place, so
-it may run in another process or on the machine that has the disk.
+Between them `audit.replica.audit_replica` runs for each place. It needs only the place, so it may
+run in another process or on the machine that has the disk.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,11 +29,11 @@ class AuditReport:
     """The result of an audit.
 
     Attributes:
-        replicas: those that were there to the end.
+        replicas: the replicas that existed until the end.
         findings: of all files, errors first, then by path and position.
         left_out: findings beyond those that are listed.
         moved_away: replicas that were moved or deleted meanwhile.
-        resumed: replicas whose results an interrupted audit left.
+        resumed: replicas with results of an interrupted audit.
         placement: the metadata of the cluster, None if it is not known.
     """
 
@@ -61,10 +61,10 @@ def list_audit(
 
     Args:
         paths: roots of log directories, of one or several nodes.
-        policies: whether topics are compacted, as far as that is known.
-        checks_records: the records of all batches are to be decoded, too.
+        policies: whether topics are compacted, for topics whose policy is known.
+        checks_records: decode the records of all batches, too.
 
-    A directory that cannot be read is a finding of its own.
+    A directory that cannot be read is a finding.
     """
     directories = tuple(list_log_directory(path, policies) for path in paths)
     places = tuple(
@@ -86,7 +86,7 @@ def audit_report(
     Args:
         audited: the results for `listing.places`, in any order; None for one that is gone.
         placement: the metadata of the cluster, None if it is not known.
-        confirmed: the findings of later looks at the directories (`confirmed_findings`).
+        confirmed: the findings of later scans of the directories (`confirmed_findings`).
     """
     replicas = [replica for replica in audited if replica is not None]
     findings = [finding for replica in replicas for finding in replica.findings]
@@ -108,7 +108,7 @@ def _with_remedies(
     replicas: Sequence[AuditedReplica],
     placement: ClusterPlacement | None,
 ) -> list[AuditFinding]:
-    """Name the command that copies a damaged replica again, where there is one."""
+    """Add the command that copies a damaged replica again, where possible."""
     remedies = {str(replica.place.path): rebuild_remedy(replica, placement) for replica in replicas}
     return [
         replace(finding, remedy=remedies.get(finding.replica, ""))
@@ -119,7 +119,7 @@ def _with_remedies(
 
 
 def rebuild_remedy(audited: AuditedReplica, placement: ClusterPlacement | None) -> str:
-    """Return how a replica is copied again while its broker runs; empty if it cannot be.
+    """Return the command that copies a replica again while its broker runs; empty if impossible.
 
     Args:
         placement: the metadata of the cluster, None if it is not known.
@@ -162,7 +162,7 @@ def _order(finding: AuditFinding) -> tuple[bool, str, int]:
 def _unread(
     listed: Sequence[ListedLogDirectory], confirmed: Sequence[AuditFinding]
 ) -> list[AuditFinding]:
-    """Return what the first look could not read, if a later one could: it was not audited."""
+    """Return the paths that only a later scan could read, so that they were not audited."""
     known = {finding.path for finding in confirmed if is_unread([finding])}
     findings = [finding for entry in listed for finding in entry.findings]
     return [finding for finding in findings if is_unread([finding]) and finding.path not in known]

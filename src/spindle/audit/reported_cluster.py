@@ -1,4 +1,4 @@
-"""A cluster as its brokers report it: metadata, log directories, policies, the metadata quorum."""
+"""The brokers' reports of a cluster: metadata, log directories, policies, the metadata quorum."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,17 +25,17 @@ from spindle.protocol.messages.describe_configs import DescribeConfigsResponse
 _POLICY: Final = "cleanup.policy"
 _TOPICS_AT_ONCE: Final = 500
 _WAIT_MS: Final = 5_000
-"""The longest time in which a broker has to name its replicas."""
+"""Maximum time for a broker to report its replicas."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedCluster:
-    """The answers of the brokers at one moment.
+    """The reports of the brokers at one moment.
 
     Attributes:
-        nodes: the brokers that are registered, also those that do not run, by id.
-        log_dirs: the log directories of each of them, or the reason why it did not answer.
-        policies: whether topics are compacted; a topic of which nobody tells it is missing.
+        nodes: the registered brokers, also those that do not run, by id.
+        log_dirs: the log directories of each broker, or the reason why it did not respond.
+        policies: whether topics are compacted; topics whose policy is unknown are missing.
         quorum: the metadata quorum, or the reason why it is not known.
     """
 
@@ -47,10 +47,10 @@ class ReportedCluster:
 
 
 def read_placement(client: WireClient) -> ClusterPlacement:
-    """Ask where the metadata places replicas. Brokers do not tell directory ids.
+    """Query the placement of replicas. Brokers do not report directory ids.
 
     Raises:
-        ApiError, ClientError: no broker could be asked.
+        ApiError, ClientError: no broker could be queried.
     """
     view = client.metadata()
     policies = _policies(client, sorted(view.topics))
@@ -73,7 +73,7 @@ def _eligible(client: WireClient, view: ClusterView) -> dict[TopicPartition, tup
     try:
         topics, _ = describe_topics(client, names)
     except BROKER_FAILURES:
-        return {}  # the comparison does without
+        return {}  # the comparison works without it
     return {
         TopicPartition(topic.name, partition.partition): partition.eligible or ()
         for topic in topics
@@ -104,10 +104,10 @@ def _placed(
 
 
 def read_cluster(client: WireClient) -> ReportedCluster:
-    """Ask all brokers of a cluster. A broker that does not answer is part of the result.
+    """Query all brokers of a cluster. A broker that does not respond is part of the result.
 
     Raises:
-        ApiError, ClientError: no broker named the brokers and topics.
+        ApiError, ClientError: no broker returned the brokers and topics.
     """
     nodes = describe_brokers(client).nodes
     view = client.metadata()
@@ -132,7 +132,7 @@ def _policies(client: WireClient, topics: Sequence[str]) -> dict[str, bool]:
         try:
             answer = client.retrying(lambda: client.ask(request, DescribeConfigsResponse))  # noqa: B023
         except BROKER_FAILURES:
-            continue  # the checks do without
+            continue  # the checks work without it
         # A topic may be deleted between the two requests; its refusal must not hide the others.
         answer.results = [result for result in answer.results if not result.error_code]
         for name, configs in described_configs(answer).items():

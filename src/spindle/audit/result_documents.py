@@ -1,7 +1,7 @@
-"""The result of the audit of one replica as a JSON document, and back.
+"""JSON form of the result of one replica's audit.
 
-The document goes into a progress file, or from the machine that has the disk to the one that joins
-the results. The place is not part of it: the reader has it from its own listing.
+The document is stored in a progress file, or sent from the machine that has the disk to the one
+that joins the results. It does not contain the place, which the reader has from its own listing.
 """
 
 from typing import Any

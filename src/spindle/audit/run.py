@@ -48,19 +48,19 @@ def run_audit(
         jobs: processes that read at the same time.
         checks_records: the records of all batches are decoded, too.
         load_placement: returns the present metadata of the cluster, None if it is not known.
-        recheck_ms: the wait before something odd in a directory in use is read again.
-        bytes_per_second: what is read at most from each log directory.
-        progress: results of an interrupted audit to go on from; new ones are added.
-        cluster: asks the brokers, too; None if none are to be asked.
+        recheck_ms: the pause before suspicious files of a directory in use are read again.
+        bytes_per_second: maximum read rate from each log directory.
+        progress: results of an interrupted audit to continue from; new ones are added.
+        cluster: queries the brokers, too; None for no queries.
         workers: read the replicas; `spark_job.SparkWorkers` has others than this machine.
         fetch: fetches replicas for `cluster`: `fetch_replicas` if it is None, and
             `spark_fetch.SparkFetch` in tasks.
-        history: of a scheduled audit: it says what is read first, and when to stop.
+        history: of a scheduled audit: it decides which replicas are read first, and when to stop.
 
     A directory that cannot be read is a finding.
 
     Raises:
-        ApiError, ClientError: the cluster does not answer any more.
+        ApiError, ClientError: the cluster no longer responds.
         ConfigError: a directory is one of another cluster.
     """
     placement = load_placement()
@@ -111,7 +111,7 @@ def run_audit(
 def _kept(
     listing: AuditListing, progress: "ProgressFile | None"
 ) -> dict[ReplicaPlace, AuditedReplica]:
-    """Return the results that an interrupted audit left."""
+    """Return the results of an interrupted audit."""
     if progress is None:
         return {}
     replicas = {place: progress.find(place) for place in listing.places}
@@ -119,7 +119,7 @@ def _kept(
 
 
 class _Force(NamedTuple):
-    """The workers of an audit, and how they read."""
+    """The workers of an audit, and their limits."""
 
     workers: AuditWorkers
     jobs: int
@@ -146,7 +146,7 @@ def _scrubbed(
     force: _Force,
     present: Callable[[], Sequence[ReplicaPlace]],
 ) -> Iterator[tuple[ReplicaPlace, AuditedReplica | None]]:
-    """Yield the replicas that a scheduled audit reads in its time, with their results."""
+    """Yield the replicas that a scheduled audit reads within its time limit, with their results."""
     for group in history.groups(places, force.jobs):
         begun_ms = history.now_ms()
         now = {place.path: place for place in present()}

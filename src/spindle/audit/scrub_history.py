@@ -1,9 +1,9 @@
-"""The history of a scheduled audit (scrub): when each replica was read, and what was found then.
+"""The history of a scheduled audit (scrub): when each replica was read, and its findings.
 
-A run reads the replicas first that were read longest ago, and begins no new one after its time is
-over, so that the next run goes on where it stopped. The file has one line of JSON for each replica
-that was read, appended as soon as it is read; a run begins with writing it anew with the last line
-of each replica. A kill leaves at most the last line incomplete, which is dropped.
+A run first reads the replicas that were read longest ago, and starts no new one after its time
+limit, so that the next run continues there. The file has one line of JSON for each reading,
+appended when it has ended; a run begins by rewriting the file with the last line of each replica. A
+kill leaves at most the last line incomplete, which is dropped.
 """
 
 import fcntl
@@ -46,13 +46,13 @@ class ScrubbedReplica:
 
     @property
     def checked_ms(self) -> int:
-        """When it was read last, or seen first if it was never read."""
+        """Time of the last reading, or when the replica was first seen if it was never read."""
         return self.seen_ms if self.read_ms is None else self.read_ms
 
 
 @dataclass(frozen=True, slots=True)
 class OverdueReplica:
-    """A replica that was not read for too long, and the names of its segments."""
+    """An overdue replica, and the names of its segments."""
 
     path: Path
     days: int
@@ -84,10 +84,10 @@ class ScrubHistory:
         self.unread_count = 0
 
     def groups(self, places: Sequence[ReplicaPlace], size: int) -> Iterator[list[ReplicaPlace]]:
-        """Yield groups of replicas to read, first those that were read longest ago.
+        """Yield groups of replicas to read, those read longest ago first.
 
-        The directories take turns, so that all disks are read side by side. It ends when the time
-        is over, but not before the first ones were read.
+        The directories take turns, so that all disks are read concurrently. It ends at the time
+        limit, but not before the first groups were read.
 
         Args:
             size: maximum number of replicas of one log directory in a group.
@@ -130,7 +130,7 @@ class ScrubHistory:
         _write(self._descriptor, _line(replica))
 
     def earlier_findings(self, places: Sequence[ReplicaPlace], begun_ms: int) -> list[AuditFinding]:
-        """Return the findings of replicas that are there and were not read in this run."""
+        """Return the findings of existing replicas that this run did not read."""
         earlier_findings: list[AuditFinding] = []
         for place in places:
             known = self._known.get(place.path)
@@ -167,11 +167,11 @@ def scrub_history(
     """Open or begin a history.
 
     Args:
-        present: whether a replica may still be there; the others are forgotten. A directory that
-            is not mounted says nothing about its replicas.
+        present: whether a replica may still exist; the others are dropped. A directory that is not
+            mounted shows nothing about its replicas.
 
     Raises:
-        ValueError: the file is something else, or another audit is using it.
+        ValueError: the file has another content, or another audit is using it.
         OSError: the disk refuses.
     """
     earlier = locked_file(path)
@@ -217,9 +217,9 @@ def _line(replica: ScrubbedReplica) -> bytes:
 
 
 def _written_anew(path: Path, known: Mapping[Path, ScrubbedReplica]) -> int:
-    """Replace the file by one with a line for each replica; return its descriptor, locked.
+    """Replace the file by one with a line for each replica; return its locked descriptor.
 
-    It is locked before it gets the name, so no other audit can use it in between.
+    It is locked before it is renamed, so no other audit can use it in between.
     """
     copy = path.with_name(path.name + _NEW_SUFFIX)
     descriptor = os.open(copy, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

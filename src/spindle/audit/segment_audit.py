@@ -1,4 +1,4 @@
-"""Audit of the files of one segment: the batches once, and the indexes beside them."""
+"""Audit of the files of one segment: one pass over the batches, compared with the indexes."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 class SegmentAudit:
-    """Audits one segment of a log, without the others; `merge` joins their parts.
+    """Audits one segment of a log independently; `merge` joins the parts.
 
     Args:
         replica: the directory of the replica, for its findings.
         snapshot_offsets: of all producer snapshots of the log, ascending.
         checks_records: the records are decoded, too.
-        on_bytes: is told the bytes of batches as they are read.
+        on_bytes: called with the bytes of batches as they are read.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class SegmentAudit:
         self._columns: ColumnChecks | None = None
 
     def run(self, *, is_finished: bool) -> SegmentPart:
-        """Read the segment; what cannot be read is a finding.
+        """Read the segment; read errors become findings.
 
         Args:
-            is_finished: the segment was rolled or closed in order, so nothing in it may be torn,
-                and its indexes are cut to their entries.
+            is_finished: the segment was rolled or closed cleanly, so no batch may be torn, and its
+                indexes are trimmed.
         """
         is_gone = False
         try:
@@ -83,7 +83,7 @@ class SegmentAudit:
 
     def _audit(self, *, is_finished: bool) -> None:
         path = self._segment.path
-        # The indexes are read first: all of their entries are in the log then.
+        # Read the indexes first: all of their batches are then in the log.
         is_plain = path.name.endswith(LOG_SUFFIX)
         offset_index = self._index(path, INDEX_SUFFIX) if is_plain else None
         time_index = self._index(path, TIME_INDEX_SUFFIX) if is_plain else None
@@ -117,7 +117,9 @@ class SegmentAudit:
         *,
         is_finished: bool,
     ) -> None:
-        from spindle.audit.column_checks import ColumnChecks  # NumPy: only if something is unusual
+        from spindle.audit.column_checks import (
+            ColumnChecks,
+        )  # needs NumPy, so only for an unusual batch
 
         self._columns = ColumnChecks(
             self._findings,

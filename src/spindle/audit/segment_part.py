@@ -1,6 +1,6 @@
-"""The result of the audit of one segment: its findings, and the state that the next ones need.
+"""The result of the audit of one segment: its findings, and the state for the next segments.
 
-A part is small and made of plain values, so another process or machine may have made it.
+A part is small and has plain values, so that another process or machine can produce it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ NO_BATCH: Final = -1
 
 
 class EpochRun(NamedTuple):
-    """Batches in a row with the same leader epoch, and where the first one is.
+    """Consecutive batches with the same leader epoch, and the position of the first.
 
     `first_offset` is the base offset of the first of them, `last_offset` the end of the last one.
     """
@@ -44,15 +44,15 @@ class OffsetGap(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchPart:
-    """The batches of one segment, as far as the next ones need to know them.
+    """The state of one segment's batches that the next segments need.
 
     Attributes:
         first_offset, next_offset: the base offset of the first batch, and the offset after the
             last one; None without a batch.
-        is_rewritten: batches lack records that they had, which only compaction does.
+        is_rewritten: batches lack records, which only compaction explains.
         epoch_runs: the leader epochs of the batches, in their order.
-        gaps: the first gaps between batches, without those behind bytes that are not batches, and
-            behind batches whose offset is a finding.
+        gaps: the first gaps between batches, except after invalid bytes and after batches with a
+            wrong offset.
     """
 
     first_offset: int | None
@@ -74,7 +74,7 @@ class LastBatch(NamedTuple):
 
 
 class ProducerCut(NamedTuple):
-    """The offset of a snapshot, and the last batches between the snapshot before and this one."""
+    """The offset of a snapshot, and the last batch of each producer since the previous snapshot."""
 
     offset: int
     newest: Mapping[int, LastBatch]
@@ -86,7 +86,7 @@ class ProducerPart(NamedTuple):
     Attributes:
         first_offset: the base offset of the first batch, None without a batch.
         cuts: one for each snapshot whose offset is not above the last batch.
-        newest: the last batches behind the last of these snapshots, by producer id.
+        newest: the last batches after the last of these snapshots, by producer id.
     """
 
     first_offset: int | None
@@ -128,12 +128,12 @@ class TransactionPart(NamedTuple):
 
     Attributes:
         entries: of its transaction index, None if they cannot be read.
-        last_offset: the last offset that was seen among transactions, -1 for none.
-        markers: of aborts, and those that the index names.
+        last_offset: the last offset of a transactional batch or marker, -1 for none.
+        markers: the abort markers, and those that the index names.
         ended: the offset of the first marker of each producer with one, by producer id.
         still_open: the first offsets of transactions that have not ended, by producer id.
-        begun: the producers of transactions by their first offsets; only for offsets that an entry
-            of the index has as its last stable offset, and that are behind the marker of the entry.
+        begun: the producers of transactions by first offset; only for offsets that are the last
+            stable offset of an index entry and follow the entry's marker.
     """
 
     index_path: Path
@@ -160,10 +160,10 @@ class SegmentBatches(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentPart:
-    """The findings of the audit of one segment, and the state that the next ones need.
+    """The findings of the audit of one segment, and the state for the next segments.
 
     Attributes:
-        is_gone: the file was removed while it was to be read.
+        is_gone: the file was removed during the audit.
         left_out: findings beyond those that are listed, by kind.
         index_tail: of the offset index of a finished segment, None if there is none.
     """

@@ -1,8 +1,8 @@
-"""Read the batch headers of one segment, with computed checksums, and go on behind damage.
+"""Read the batch headers of one segment, with computed checksums, and continue after damage.
 
-The file is read in windows with pread, because a file that is mapped and then truncated by its
-broker would end this process. Behind a header that cannot be one, the walk goes on at the next
-batch that the offset index names.
+The file is read in windows with pread, because a mapped file that its broker truncates would end
+this process. After an invalid header, the walk continues at the next batch that the offset index
+names.
 """
 
 import os
@@ -26,7 +26,7 @@ from spindle.protocol.records.batch import (
 WINDOW_BYTES: Final = 1 << 20
 """Bytes of one read; a window stays in the processor's cache while its checksums are computed."""
 MAX_BAD_SPANS: Final = 10_000
-"""Behind so many bad spans, the rest of a file is passed over: it may be made of nothing else."""
+"""After this many bad spans, the rest of a file is skipped: it may have no valid batch."""
 _FIRST_OFFSET: Final = -(2**63)
 _LAST_OFFSET: Final = 2**63 - 1
 
@@ -35,8 +35,8 @@ class BadSpan(NamedTuple):
     """Bytes [start, end) that cannot be read as batches.
 
     Attributes:
-        reason: why the header at `start` cannot be one; empty if the file ends inside its batch.
-        is_zeros: the span begins with zeros, as space that was allocated and not written.
+        reason: why the header at `start` is invalid; empty if the file ends inside its batch.
+        is_zeros: the span begins with zeros, as preallocated space does.
         is_at_end: no batch follows in this file.
         is_too_large: the span begins with a batch that is not read because of its size.
     """
@@ -54,10 +54,10 @@ class SegmentScan:
 
     Args:
         file: the open file.
-        size_bytes: its size; bytes that are appended later are not read.
+        size_bytes: its size; later appends are not read.
         resume_positions: ascending byte positions at which batches may begin (int64 array).
-        on_bytes: is told the bytes of a batch that is too large for a window as they are read;
-            the caller counts those of the others when it has the window.
+        on_bytes: called with the bytes of a batch that is too large for a window, as they are read;
+            the caller counts other batches with their window.
         checks_records: walk over the records of batches, too: see `records`.
         start_position: where the first batch to be read begins.
     """
@@ -135,7 +135,7 @@ class SegmentScan:
         return self._walk.records
 
     def _pass_over_large(self, position: int, size_bytes: int) -> int:
-        """Pass a large batch over: with a wrong checksum, its length may be what is damaged."""
+        """Skip a large batch; if its checksum is wrong, its length may be damaged."""
         reason = f"the batch has {size_bytes} bytes, at most {file_limits.MAX_BATCH_BYTES} are read"
         if self._has_checksum(position, size_bytes):
             return self._pass_over(position, reason, is_too_large=True)
@@ -144,7 +144,7 @@ class SegmentScan:
     def _has_checksum(self, position: int, size_bytes: int) -> bool:
         """Return whether a batch has the checksum of its bytes, which are read in blocks."""
         if position < self._without_checksum_until:
-            return False  # or a file might name the same bytes again and again
+            return False  # otherwise a file could refer to the same bytes repeatedly
         descriptor, end = self._file.fileno(), position + size_bytes
         at = position + CRC_COVERS_FROM
         crc = 0
@@ -162,7 +162,7 @@ class SegmentScan:
         return False
 
     def _pass_over(self, position: int, reason: str, *, is_too_large: bool = False) -> int:
-        """Note a bad span that begins at a position; return where the next batch begins."""
+        """Record a bad span that begins at a position; return the position of the next batch."""
         head = os.pread(self._file.fileno(), HEADER_BYTES, position)
         end = self._next_batch(position, head)
         if len(self.bad_spans) == MAX_BAD_SPANS:

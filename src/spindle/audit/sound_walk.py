@@ -2,10 +2,10 @@
 
 Most segments are sound: each checksum is right, no offset is missing, each index entry names its
 batch, and there are no transactions. The import of NumPy takes longer than the walk over hundreds
-of MiB of such segments. So compiled code (`log/cleaning/kernel.c`) makes the checks, and stops in
-front of the first batch that a check would report, or that it does not handle: a transaction, or
-offsets that are missing, perhaps because of compaction. `column_checks` goes on from there, and
-decides what is a finding.
+of MiB of such segments. So compiled code (`log/cleaning/kernel.c`) runs the checks, and stops
+before the first batch that a check would report or that it does not handle: a transaction, or
+missing offsets, perhaps because of compaction. `column_checks` continues from there, and decides
+about findings.
 """
 
 import ctypes
@@ -39,7 +39,7 @@ from spindle.log.formats.names import INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from spindle.protocol.records.batch import HEADER_BYTES, add_to_sequence
 
 _WINDOW_BYTES: Final = 256 << 10
-"""Bytes of one read: they stay in the cache of a core while they are checked."""
+"""Bytes of one read; they fit into a core's cache."""
 _BUDGET_BYTES: Final = 4 << 20
 """Bytes after which a throttle may wait."""
 _NO_SNAPSHOT: Final = 2**63 - 1
@@ -106,19 +106,19 @@ class _Walk(ctypes.Structure):
 
 @dataclass(slots=True)
 class SoundPrefix:
-    """The batches of a segment before its first unusual one.
+    """The batches of a segment before the first unusual one.
 
     Attributes:
         path, base_offset: of the segment.
         position: where they end.
         last_position: where the last of them begins.
-        starts_seen, ends_seen: entries of the offset index whose positions, and whose offsets, are
-            those of these batches.
+        starts_seen, ends_seen: entries of the offset index whose positions, and whose offsets,
+            match these batches.
         times_seen: entries of the time index that name one of them.
         greatest_timestamp: of these batches, -1 without one.
-        times_behind: ascending, where the batches begin that the last of these entries name: those
-            of batches behind the last position that the offset index names.
-        is_whole: they are the whole segment, and all entries of its indexes agree with them.
+        times_behind: ascending positions of the batches that the last of these entries name, after
+            the last position in the offset index.
+        is_whole: they are the whole segment, and all index entries match them.
     """
 
     path: Path
@@ -138,7 +138,7 @@ class SoundPrefix:
     is_whole: bool = False
 
     def result(self) -> SegmentBatches:
-        """Return what the batches say, if they are the whole segment."""
+        """Return the state of the batches, if they are the whole segment."""
         index = self.path.with_suffix(TRANSACTION_INDEX_SUFFIX)
         return SegmentBatches(
             self.batches,
@@ -166,12 +166,12 @@ def sound_prefix(
 
     Args:
         file: the open segment.
-        prefix: an empty one, which names the segment.
+        prefix: an empty prefix, which names the segment.
         indexes: its offset index and its time index.
         snapshot_offsets: of all producer snapshots of the log, ascending.
-        is_finished: the segment was rolled or closed in order.
-        records: reports the compressed records that are wrong; None if records are not checked.
-        on_bytes: is told the bytes of batches as they are read.
+        is_finished: the segment was rolled or closed cleanly.
+        records: reports wrong compressed records; None if records are not checked.
+        on_bytes: called with the bytes of batches as they are read.
     """
     library = load_library()
     if library is None or not all(index.is_whole for index in indexes):
@@ -284,7 +284,7 @@ class _SoundWalk:
         return self._noted(status == _AT_END, is_finished=is_finished)
 
     def _take(self) -> None:
-        """Take what the walk has no room to keep."""
+        """Store the results for which the walk's buffers have no room."""
         walk, prefix = self._walk, self._prefix
         if walk.producer_count:
             for is_used, producer_id, epoch, sequence, delta, offset in _LAST_BATCH.iter_unpack(

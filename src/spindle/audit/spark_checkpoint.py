@@ -1,7 +1,7 @@
-"""The folder from which an interrupted audit on Spark goes on: the parts of finished segments.
+"""The folder from which an interrupted audit on Spark continues: the parts of finished segments.
 
-Each Spark task writes one file when it has ended, so the folder must be one that the driver and all
-executors see. A part counts as long as the files of its segment do not change.
+Each Spark task writes one file at its end, so the driver and all executors must see the folder. A
+part is valid while the files of its segment do not change.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _FILES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_
 
 
 def segment_fingerprint(task: SegmentTask) -> str:
-    """Return a digest of what the part of a segment depends on; empty if the segment is gone.
+    """Return a digest of the inputs of a segment's audit; empty if the segment is gone.
 
     The names, sizes and times of its files, and how it is audited.
     """
@@ -67,16 +67,16 @@ class PartFolder:
                 if document["version"] == _VERSION:
                     self._documents.update(document["parts"])
             except (AttributeError, KeyError, TypeError, ValueError):
-                continue  # no file of an audit, or of another version
+                continue  # not a file of an audit, or of another version
 
     def _files(self) -> list[Path]:
         return sorted(self.path.glob(f"*{_SUFFIX}"))
 
     def find(self, fingerprint: str, read: Callable[[Any], T]) -> T | None:
-        """Return what was kept of a part, None if nothing was.
+        """Return the stored part, None if there is none.
 
         Args:
-            read: makes the part of its document.
+            read: parses the document of a part.
         """
         try:
             return read(self._documents[fingerprint])
@@ -84,9 +84,9 @@ class PartFolder:
             return None
 
     def remove_parts(self) -> None:
-        """Remove all parts, and what killed tasks left: the audit has ended.
+        """Remove all parts, and the files of killed tasks, at the end of the audit.
 
-        Another one is to read the segments again.
+        The next audit reads the segments again.
         """
         for file in (*self._files(), *self.path.glob(f"*{_UNFINISHED_SUFFIX}")):
             file.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The part of a segment as a JSON document, and back, for the folder of an audit on Spark."""
+"""JSON form of a segment's part, for the checkpoint folder of an audit on Spark."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,7 +25,7 @@ from spindle.log.formats.transaction_index import AbortedTransaction
 
 
 def part_document(part: SegmentPart) -> dict[str, Any]:
-    """Return a part for JSON; its paths are those of its task."""
+    """Return a part for JSON; the task has its paths."""
     transactions = part.transactions
     entries = transactions.entries
     return {
@@ -56,7 +56,7 @@ def part_document(part: SegmentPart) -> dict[str, Any]:
 
 
 def finding_rows(findings: Iterable[AuditFinding]) -> list[list[Any]]:
-    """Return findings for JSON."""
+    """Return findings as rows for JSON."""
     return [
         [
             finding.kind.name,
@@ -80,7 +80,7 @@ def findings_of(rows: Any) -> tuple[AuditFinding, ...]:
 
 
 def batch_document(batches: BatchPart) -> dict[str, Any]:
-    """Return what batches say together for JSON."""
+    """Return the state of batches for JSON."""
     return {
         "offsets": [batches.first_offset, batches.next_offset],
         "isRewritten": batches.is_rewritten,
@@ -90,7 +90,7 @@ def batch_document(batches: BatchPart) -> dict[str, Any]:
 
 
 def batch_part(path: Path, document: Any) -> BatchPart:
-    """Return what batches of a file say together.
+    """Return the state of batches in a document.
 
     Raises:
         KeyError, TypeError, ValueError: it is no such document.

@@ -1,9 +1,10 @@
-"""Fetch replicas in the tasks of a Spark job: each task asks a broker for some ranges of offsets.
+"""Fetch replicas in the tasks of a Spark job: each task fetches some ranges of offsets from a
+broker.
 
-The driver asks the leaders where the logs begin and end, and cuts them at multiples of a power of
+The driver queries the leaders for the bounds of the logs, and cuts them at multiples of a power of
 two, so that the next audit cuts them at the same offsets. Below the high watermark a range does not
-change, except by retention and compaction, so a range that was read to its end is not fetched again
-when an interrupted audit goes on.
+change, except by retention and compaction, so a finished range is not fetched again when an
+interrupted audit continues.
 """
 
 import hashlib
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RANGE_BYTES: Final = 64 << 20
-"""About what one range has; a replica that is smaller is not cut."""
+"""Approximate bytes of one range; a smaller replica is not cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class RangeUnit:
 
     Attributes:
         number: its place in the order of the job.
-        fingerprint: names the range in the folder of an audit that may be interrupted.
+        fingerprint: names the range in the checkpoint folder.
     """
 
     number: int
@@ -79,8 +80,8 @@ class SparkFetch:
     """Fetches replicas on the executors of a Spark session, as `fetch_replicas` does here.
 
     Args:
-        folder: keeps the parts of ranges that are done, so that an audit whose driver died goes
-            on; the driver and all executors must see it. None keeps nothing.
+        folder: keeps the parts of finished ranges, so that an audit continues after its driver has
+            died; the driver and all executors must see it. None keeps nothing.
     """
 
     def __init__(self, spark: "SparkSession", folder: PartFolder | None = None) -> None:
@@ -98,8 +99,8 @@ class SparkFetch:
         """Fetch and check replicas.
 
         Args:
-            client: knows the cluster. Tasks have its settings, also its passwords.
-            bytes_per_second: what all tasks fetch at most from each log directory.
+            client: Tasks get its settings, including passwords.
+            bytes_per_second: maximum rate of all tasks, from each log directory.
 
         Raises:
             TaskFailed: a task cannot write into the folder.
@@ -168,7 +169,7 @@ class SparkFetch:
 def _cut(
     client: WireClient, brokers: Sequence[BrokerReplicas]
 ) -> tuple[list[AuditedReplica], list[_CutReplica], list[RangeUnit]]:
-    """Return the replicas of which nothing can be fetched, the others, and all their ranges."""
+    """Return the replicas that cannot be fetched, the others, and all their ranges."""
     bounds = _bounds(
         client, {replica.place.partition for part in brokers for replica in part.replicas}
     )
@@ -202,7 +203,7 @@ def _cut(
 def _bounds(
     client: WireClient, partitions: set[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, int] | str]:
-    """Return the first offset and the high watermark of logs, or why they are not known."""
+    """Return the first offset and the high watermark of logs, or why they are unknown."""
 
     def ask(wanted: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int] | str]:
         first, last = (
@@ -216,7 +217,7 @@ def _bounds(
     try:
         return ask(sorted(partitions))
     except BROKER_FAILURES:
-        pass  # of one partition; the others are asked by themselves
+        pass  # the error of one partition; the others are queried separately
     bounds: dict[TopicPartition, tuple[int, int] | str] = {}
     for partition in sorted(partitions):
         try:
@@ -256,7 +257,7 @@ def fetch_group(
 ) -> dict[int, FetchedPart | str]:
     """Fetch the ranges of a group, on an executor, and keep their parts.
 
-    Return them by the numbers of their units, or the reason why one could not be fetched.
+    Return them by the numbers of their units, or the reason of a failure.
     """
     root = group[0].root
     throttle = ReadThrottle(limits.bytes_per_second.get(root), [root], get_context("fork"))
@@ -276,7 +277,7 @@ def fetch_group(
             except ApiError as error:
                 parts[unit.number] = str(error)
             except BROKER_FAILURES as error:
-                # Each further request might take as long to fail.
+                # Each further request could take as long to fail.
                 parts |= {unit.number: str(error) for unit in group if unit.number not in parts}
                 break
     if limits.folder is not None:

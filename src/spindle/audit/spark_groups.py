@@ -17,15 +17,15 @@ _ROUND_S: Final = 60
 
 
 class Unit(Protocol):
-    """A piece of work that is not cut further: a segment, or a range of offsets."""
+    """The smallest piece of work: a segment, or a range of offsets."""
 
     @property
     def root(self) -> Path:
-        """The log directory, by which the throttle counts."""
+        """The log directory, to which the throttle applies."""
 
     @property
     def size_bytes(self) -> int:
-        """The bytes that are about to be read."""
+        """The approximate bytes to read."""
 
 
 UnitT = TypeVar("UnitT", bound=Unit)
@@ -55,7 +55,7 @@ class TaskRound(Generic[UnitT]):
 
     Attributes:
         groups: the units of each task, all of one log directory.
-        bytes_per_second: what one task may read, by log directory; empty for no limit.
+        bytes_per_second: the limit of one task, by log directory; empty for no limit.
     """
 
     groups: list[list[UnitT]]
@@ -67,12 +67,12 @@ def rounds(
 ) -> Iterator[TaskRound[UnitT]]:
     """Return the tasks of an audit, in rounds that are run one after the other.
 
-    Without a limit there is one round. With one, a round has so few tasks for each log directory
-    that each may have its share of the limit, however many executors there are, and directories
-    are read side by side. A task takes about a minute, which is lost at most if it fails.
+    Without a limit there is one round. With a limit, a round has few tasks for each log directory,
+    so that each gets its share of the limit whatever the number of executors, and directories are
+    read concurrently. A task takes about a minute, the maximum loss if it fails.
 
     Args:
-        cores: how many tasks are likely to run at the same time.
+        cores: the expected number of concurrent tasks.
         bytes_per_second: the limit for each log directory, None for none.
     """
     if bytes_per_second is None:
@@ -98,7 +98,7 @@ def rounds(
 
 
 def _taken(left: deque[UnitT], size_bytes: int) -> list[UnitT]:
-    """Take units away until they have the size, one at least."""
+    """Remove and return units up to the size, at least one."""
     taken: list[UnitT] = []
     while left and size_bytes > 0 and len(taken) < _MAX_UNITS:
         taken.append(left.popleft())
@@ -107,5 +107,5 @@ def _taken(left: deque[UnitT], size_bytes: int) -> list[UnitT]:
 
 
 def cores_of(context: "SparkContext") -> int:
-    """Return the cores that the executors have now."""
+    """Return the present number of cores of the executors."""
     return max(context.defaultParallelism, 1)

@@ -1,4 +1,4 @@
-"""The hosts that have the log directories of an audit, as Spark may call them."""
+"""The hosts that have the log directories of an audit, by all names that Spark may use."""
 
 import socket
 from collections.abc import Mapping, Sequence
@@ -9,15 +9,15 @@ from spindle.audit.log_directory import list_log_directory
 from spindle.audit.reported_cluster import ReportedCluster
 
 LOCALITY_CONF: Final = {"spark.locality.wait": "10min"}
-"""How long a task waits for a core on the host of its disk, if an executor runs there."""
+"""Spark's setting for the wait of a task for a core on the host of its disk."""
 
 
 def hosts_of_directories(
     cluster: ReportedCluster, roots: Sequence[Path]
 ) -> dict[Path, tuple[str, ...]]:
-    """Return the names of the hosts of brokers, by the log directories that are theirs.
+    """Return the names of the brokers' hosts, by log directory.
 
-    A directory of a node that is no broker of the cluster is left out.
+    Directories of nodes that are no brokers of the cluster are left out.
     """
     hosts = {}
     for root in roots:

@@ -1,8 +1,9 @@
-"""The audit as a Spark job: a task reads some segments where it sees their disk; the driver joins.
+"""The audit as a Spark job: a task reads segments on a host with their disk; the driver joins the
+results.
 
 A log directory must have the same path on the driver and on at least one executor. A task on an
-executor that does not see it hands its segments back. They are then offered again: to the hosts
-that have seen the directory, or, if there are none, to those that the caller named.
+executor that does not see the directory returns its segments. They are scheduled again: on the
+hosts that have seen the directory, or, if there are none, on those that the caller named.
 """
 
 import socket
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ATTEMPTS: Final = 5
-"""How often segments are offered to executors of which none has seen their directory."""
+"""Maximum number of attempts for segments while no executor has seen their directory."""
 
 
 class TaskFailed(ValueError):
@@ -69,8 +70,8 @@ class TaskLimits:
     """The folder and the limits of a task.
 
     Attributes:
-        folder: where it leaves its parts, None for nowhere.
-        bytes_per_second: by log directory, the share of one task; empty for no limit.
+        folder: the checkpoint folder, None for none.
+        bytes_per_second: the share of one task by log directory; empty for no limit.
     """
 
     folder: Path | None
@@ -94,8 +95,8 @@ class SparkWorkers:
     """Audits replicas on the executors of a Spark session, as `workers.audit_all` does here.
 
     Args:
-        folder: keeps the parts of segments that are done, so that an audit whose driver died goes
-            on; the driver and all executors must see it. None keeps nothing.
+        folder: keeps the parts of finished segments, so that an audit continues after its driver
+            has died; the driver and all executors must see it. None keeps nothing.
         hosts: the names and addresses of the host that has the disk, by log directory. Spark
             starts tasks there if it can.
     """
@@ -122,9 +123,9 @@ class SparkWorkers:
         """Audit replicas, and yield each with its result.
 
         Args:
-            jobs: is not used: Spark has its executors.
-            pause_ms: the wait before something odd in a directory in use is read again.
-            bytes_per_second: what all executors together read at most from each log directory.
+            jobs: not used, because Spark has executors.
+            pause_ms: the pause before suspicious files of a directory in use are read again.
+            bytes_per_second: maximum rate of all executors, from each log directory.
 
         Raises:
             TaskFailed: no executor sees a directory, or one cannot write into the folder.
@@ -243,10 +244,10 @@ class SparkWorkers:
 
 
 class SeenHosts:
-    """The hosts on which tasks are to run, by log directory, and what tasks found there.
+    """The preferred hosts of tasks, by log directory, updated by the results of tasks.
 
     Args:
-        hosts: named by the caller.
+        hosts: the caller's hosts.
     """
 
     def __init__(self, hosts: Mapping[Path, Sequence[str]]) -> None:
@@ -255,12 +256,12 @@ class SeenHosts:
         self._blind: dict[Path, set[str]] = {}
 
     def note(self, root: Path, answer: TaskAnswer) -> None:
-        """Note whether a host sees a log directory."""
+        """Record whether a host sees a log directory."""
         hosts_by_root = self._blind if answer.parts is None else self._seeing
         hosts_by_root.setdefault(root, set()).update(answer.hosts)
 
     def preferred(self, root: Path) -> list[str]:
-        """Return the hosts that see it for certain, else those that the caller named."""
+        """Return the hosts that are known to see it, else the caller's hosts."""
         return sorted(self._seeing.get(root, ())) or list(self._named.get(root, ()))
 
     def blind(self, root: Path) -> list[str]:

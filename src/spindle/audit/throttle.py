@@ -8,7 +8,7 @@ from typing import Any
 
 
 class ReadThrottle:
-    """Makes readers wait; processes that are forked later share the limit of a directory.
+    """Delays readers; processes that are forked later share the limit of a directory.
 
     Args:
         bytes_per_second: the limit for each directory, None for none.

@@ -1,7 +1,7 @@
 """Checks of transaction indexes against the batches of a log, from the parts of its segments.
 
-A contradiction that compaction could explain, because it removes batches and markers, is kept back
-until the whole log was joined, and dropped if the log was compacted.
+Compaction removes batches and markers. A contradiction that it could explain is kept until the
+whole log was joined, and dropped if the log was compacted.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from spindle.log.formats.transaction_index import ENTRY_BYTES, AbortedTransactio
 _NO_BATCH: Final = -1
 _LAST_OFFSET: Final = 2**63 - 1
 MAX_WRONG_ENTRIES: Final = 5_000
-"""Behind so many wrong entries of one index, the rest of them is passed over."""
+"""After this many wrong entries of one index, the others are skipped."""
 
 
 class TransactionChecks:
@@ -33,7 +33,7 @@ class TransactionChecks:
         self._unless_compacted: list[tuple[Path, str, int, int]] = []
 
     def take(self, part: TransactionPart) -> None:
-        """Go on with the next segment, and compare its index with its markers."""
+        """Add the next segment, and compare its index with its markers."""
         self._markers.clear()
         self._aborted_from.clear()
         self._open_from.clear()
@@ -43,7 +43,7 @@ class TransactionChecks:
         earlier_open = sorted((first, producer) for producer, first in self._open.items())
         ended_count = 0
         for marker, began_at, is_first, open_from in part.markers:
-            # Pass over those of earlier segments that ended before the marker, or by it.
+            # Skip transactions of earlier segments that ended before the marker or with it.
             while ended_count < len(earlier_open):
                 first_open, producer_id = earlier_open[ended_count]
                 if part.ended.get(producer_id, _LAST_OFFSET) > marker.offset:
@@ -127,9 +127,9 @@ class TransactionChecks:
         """Return whether an entry has a last stable offset that a broker may have written.
 
         It is the first offset of the open transactions of other producers. Without one, it is the
-        offset behind the marker. A follower of Kafka that appends several batches at once has noted
-        those that begin behind the marker already. Of a transaction that began before the log does,
-        the first offset is not known.
+        offset after the marker. A follower of Kafka that appends several batches at once already
+        counts transactions that begin after the marker. The first offset of a transaction that
+        began before the log start is unknown.
         """
         stable = entry.last_stable_offset
         open_from = self._open_from.get(entry.last_offset)
@@ -145,7 +145,7 @@ class TransactionChecks:
         self._findings.add(kind, path, evidence, position=position, offset=offset)
 
     def finish(self, *, is_compacted: bool) -> None:
-        """Report what only compaction could have explained."""
+        """Report the contradictions that only compaction could have explained."""
         if not is_compacted:
             for finding in self._unless_compacted:
                 self._add(*finding)

@@ -1,4 +1,4 @@
-"""The transactions of one segment: their markers, and those that go on behind its end."""
+"""The transactions of one segment: their markers, and those that are open at its end."""
 
 from collections.abc import Sequence
 from heapq import heappop, heappush
@@ -14,7 +14,7 @@ from spindle.protocol.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 
 
 class TransactionNotes:
-    """Notes the transactions of one segment.
+    """Collects the transactions of one segment.
 
     Args:
         index: the path of its transaction index.
@@ -41,7 +41,7 @@ class TransactionNotes:
         self._last_offset = NO_BATCH
 
     def window(self, fields: Any, markers: list[Marker]) -> None:
-        """Note transactional batches and the markers among the next batches."""
+        """Add the transactional batches and markers of the next batches."""
         attributes = fields[ATTRIBUTES]
         is_data = (attributes & (TRANSACTIONAL_FLAG | CONTROL_FLAG)) == TRANSACTIONAL_FLAG
         start = 0
@@ -80,7 +80,7 @@ class TransactionNotes:
         return None
 
     def part(self) -> TransactionPart:
-        """Return what was noted."""
+        """Return the collected transactions."""
         named = {entry.last_offset for entry in self._entries or ()}
         return TransactionPart(
             self._index_path,

@@ -23,7 +23,7 @@ _MAX_READERS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class AuditProgress:
-    """How far an audit is; the bytes of a log that grows may exceed the total."""
+    """The progress of an audit; the bytes of a growing log may exceed the total."""
 
     replicas_done: int
     replicas_total: int
@@ -39,16 +39,16 @@ def audit_all(
     bytes_per_second: int | None,
     on_progress: Callable[[AuditProgress], None],
 ) -> Iterator[tuple[ReplicaPlace, AuditedReplica | None]]:
-    """Audit replicas, and yield each with its result, in the order in which they are ready.
+    """Audit replicas, and yield each with its result, in the order of completion.
 
     Args:
-        jobs: processes that read at the same time; 1 reads in this process. With a limit there
-            is one for each of up to 32 directories, because most of them wait.
-        pause_ms: the wait before something odd in a directory in use is read again.
-        bytes_per_second: what is read at most from each log directory, None for no limit.
+        jobs: concurrent processes; 1 reads in this process. With a limit there is one for each of
+            up to 32 directories, because most of them wait.
+        pause_ms: the pause before suspicious files of a directory in use are read again.
+        bytes_per_second: maximum read rate from each log directory, None for no limit.
     """
     sizes = {place.path: log_bytes(place.path) for place in places}
-    # The largest first, so that no process is left with a large one at the end.
+    # The largest first, so that no process has a large one left at the end.
     ordered = sorted(places, key=lambda place: -sizes[place.path])
     total_bytes = sum(sizes.values())
     context = multiprocessing.get_context("fork")
@@ -56,7 +56,7 @@ def audit_all(
     worker = _Worker(context.Value("q", 0), throttle, pause_ms)
 
     def show(count: int) -> None:
-        # Without the lock, which a process that was killed may hold.
+        # Without the lock, which a killed process may hold.
         bytes_done = worker.bytes_done.get_obj().value
         on_progress(AuditProgress(count, len(places), bytes_done, total_bytes))
 
@@ -86,7 +86,7 @@ def _audited(
     width: int,
     show: Callable[[int], None],
 ) -> Iterator[tuple[ReplicaPlace, AuditedReplica | None]]:
-    """Audit the replicas of the lanes side by side, `width` of each lane at the same time."""
+    """Audit the replicas of the lanes concurrently, `width` of each lane at the same time."""
     waiting: dict[Future[AuditedReplica | None], tuple[ReplicaPlace, deque[ReplicaPlace]]] = {}
 
     def submit(lane: deque[ReplicaPlace]) -> None:
@@ -107,7 +107,7 @@ def _audited(
 
 
 class AuditWorkers(Protocol):
-    """Audits replicas somewhere, as `audit_all` does in processes of this machine."""
+    """Audits replicas, in processes of this machine (`audit_all`) or on Spark."""
 
     def __call__(
         self,
@@ -144,7 +144,7 @@ class _Worker:
 
 
 _workers: list[_Worker] = []
-"""The one of this process, in a worker process."""
+"""The worker of this process; empty in other processes."""
 
 
 def _audit_in_worker(place: ReplicaPlace) -> AuditedReplica | None:

@@ -1,4 +1,5 @@
-"""The options of commands that reach a cluster: where its brokers are, and how to talk to them."""
+"""The options of commands that connect to a cluster: addresses of brokers, properties of the
+client."""
 
 from typing import Final
 

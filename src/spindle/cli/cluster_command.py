@@ -1,4 +1,4 @@
-"""The options that every command for people shares when it talks to a cluster."""
+"""The options of all native commands that connect to a cluster."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -20,8 +20,8 @@ _SERVERS = "bootstrap.servers"
 def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add `-b`, `--command-config` and `--json` to a command.
 
-    The function gets a connected client and `as_json`, then its own parameters. A failure of the
-    client ends the command with one line.
+    The function receives a connected client and `as_json`, then its own parameters. A failure of
+    the client ends the command with one line.
     """
 
     @SERVERS
@@ -44,5 +44,5 @@ def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_notes(text: str, error: BaseException) -> str:
-    """Return the text of a failure, and below it what an operation has noted about it."""
+    """Return the text of a failure, and below it the notes that an operation has added."""
     return "\n".join([text, *getattr(error, "__notes__", ())])

@@ -1,4 +1,4 @@
-"""The commands of `spindle` by subject: where each is, and a sentence about it."""
+"""The commands of `spindle` by subject, with import path and summary."""
 
 from typing import Final
 
@@ -36,7 +36,7 @@ SECTIONS: Final = {
         "disks": (f"{_CLI}.disks.group:disks", "Show and change log directories."),
         "plan": (f"{_CLI}.plan.group:plan", "Plan where replicas should be, in rounds of moves."),
         "drain": (f"{_CLI}.drain:drain_command", "Empty a broker or a log directory."),
-        "balance": (f"{_CLI}.balance:balance_command", "Fill log directories equally."),
+        "balance": (f"{_CLI}.balance:balance_command", "Balance log directories by fill."),
         "heal": (f"{_CLI}.heal.command:heal_command", "Keep directories within limits."),
         "history": (f"{_CLI}.history.group:history", "Record sizes, and forecast full disks."),
     },
@@ -73,4 +73,4 @@ _BY_NAME: Final = {tool.name: tool for tool in KAFKA_TOOLS}
 FORMER: Final = {
     former: (f"spindle kafka {name}", _BY_NAME[name].path) for former, name in FORMER_NAMES.items()
 }
-"""The commands of Kafka's tools at the places they had before `spindle kafka`."""
+"""The former names of the commands that are now below `spindle kafka`."""

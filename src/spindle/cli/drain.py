@@ -18,7 +18,7 @@ from spindle.operations.drain_removal import check_removal
 
 
 class _RemovalType(click.Choice[str]):
-    """The ways to take a place out of use; `retire` is the former name of `remove`."""
+    """The removal of an empty broker or directory; `retire` is the former name of `remove`."""
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -41,8 +41,8 @@ class _RemovalType(click.Choice[str]):
 @click.option(
     "--then",
     type=_RemovalType([step.value for step in Removal]),
-    help="Take the empty place out of use: remove the directory, or unregister the broker, which "
-    "must be down then.",
+    help="After the drain, remove the directory, or unregister the broker, which must be stopped "
+    "by then.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before --then acts.")
 @KEEP_LEADERS
@@ -70,14 +70,14 @@ def drain_command(
 
     After a kill, the same command continues. Ctrl-C stops the moves and removes the
     cordon; replicas that have left stay where they are. The exit code is 0 when no replica is left,
-    130 after Ctrl-C, and 1 after any failure. Other directories that went offline meanwhile are no
-    failure of the drain; the last line names them.
+    130 after Ctrl-C, and 1 after any failure. Other directories that go offline meanwhile do not
+    fail the drain; the last line names them.
     """
     target, removal = parse_drain_target(place), Removal(then) if then is not None else None
     cancellation = None if cancel else Cancellation()
     report = printing(as_json=as_json, cancellation=cancellation, place=str(target))
     if cancel and removal is not None:
-        raise click.UsageError("--cancel takes nothing out of use: leave out --then")
+        raise click.UsageError("--cancel removes nothing: leave out --then")
     if cancel:
         cancel_drain(client, *target, state=state, on_progress=report)
         return
@@ -98,15 +98,14 @@ def drain_command(
 
 
 def _confirm(client: WireClient, removal: Removal, place: DrainTarget, *, is_agreed: bool) -> None:
-    """Refuse before the drain what would fail after it; ask where standard input is a terminal.
+    """Check before the drain that the removal can work; ask if standard input is a terminal.
 
     Args:
         is_agreed: do not ask.
 
     Raises:
-        click.UsageError: the removal does not fit the place.
-        OperationFailed: the place cannot be taken out of use.
-        click.Abort: the user does not agree.
+        click.UsageError: the removal does not fit the target. OperationFailed: the target cannot be
+        removed. click.Abort: the user does not agree.
     """
     if (removal is Removal.REMOVE) != (place.path is not None):
         raise click.UsageError("--then remove needs BROKER:DIR, --then unregister needs BROKER")

@@ -1,7 +1,7 @@
 """The script `spindle`: import the command line, and run it.
 
-The import takes some tenths of a second. Until then Ctrl-C ends the process by the signal, without
-a traceback.
+The import takes some tenths of a second. During the import, Ctrl-C ends the process without a
+traceback.
 """
 
 import signal
@@ -10,7 +10,7 @@ from typing import NoReturn
 
 def main() -> NoReturn:
     """Run the command line of this process and exit with its code."""
-    # A shell starts programs in the background with SIGINT ignored; that stays as it is.
+    # A shell starts background programs with SIGINT ignored; keep that.
     is_handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_handled:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

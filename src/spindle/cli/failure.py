@@ -2,4 +2,4 @@
 
 
 class CommandFailed(Exception):
-    """A command cannot do what the user asked for. The text is the one line that is shown."""
+    """A command failed. The text is the line that is shown."""

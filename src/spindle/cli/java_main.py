@@ -1,7 +1,7 @@
 """Run a tool or a node by the name of Kafka's main class: `python -m spindle.cli.java_main`.
 
-The scripts of `spindle home` call this module. The folder comes first (`--home DIR`), so that it is
-part of the command line by which `kafka-server-stop.sh` knows its nodes.
+The scripts of `spindle home` call this module. The folder comes first (`--home DIR`):
+`kafka-server-stop.sh` recognizes its nodes by it.
 """
 
 import sys

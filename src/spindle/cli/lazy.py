@@ -18,9 +18,9 @@ class LazyGroup(SuggestingGroup):
 
     Args:
         sections: titles of the help, and under each the commands: name, path and short help.
-        former: earlier places of commands, which no help shows: the name, and the command line and
-            the path of the command now. Where the name is in use for another command, that one runs
-            unless only the former command has the options.
+        former: former names of commands, which no help shows, with the present command line and
+            import path. If another command has the name now, that one runs unless only the former
+            command has the options.
     """
 
     def __init__(

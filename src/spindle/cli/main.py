@@ -1,4 +1,4 @@
-"""The command `spindle`: find the tool, run it, and turn a failure into a line and an exit code."""
+"""The command `spindle`: run a command, and turn a failure into a line and an exit code."""
 
 import sys
 from collections.abc import Sequence
@@ -62,13 +62,13 @@ spindle = LazyGroup(
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line of this process and exit with its code.
 
-    When nobody reads standard output any more, it ends without a sentence and with 141.
+    If the reader of standard output has gone, it ends with 141 and prints nothing.
     """
     output = watch_standard_output()
     try:
         code = run(arguments, output=output)
     except SystemExit:
-        # click ends so after a broken pipe.
+        # click raises this after a broken pipe.
         if output is None or not output.is_closed:
             raise
         code = CLOSED
@@ -90,8 +90,8 @@ def run(
 ) -> int:
     """Run one command and return the exit code.
 
-    A failed command and a configuration that cannot be used are 1, with one line on standard
-    error. A wrong command line is 2, as in most programs, but 1 in Kafka's dialect. Ctrl-C is 130,
+    A failed command or an unusable configuration returns 1, with one line on standard error. A
+    wrong command line returns 2, as in most programs, but 1 for Kafka's scripts. Ctrl-C is 130,
     SIGTERM 143, SIGHUP 129.
     """
     try:
@@ -121,7 +121,7 @@ def run(
 
 
 def _without_former_names(error: click.NoSuchOption) -> click.NoSuchOption:
-    """Return the error without suggestions of names that options had before."""
+    """Return the error without former option names as suggestions."""
     params = error.ctx.command.params if error.ctx is not None else []
     options = [param for param in params if isinstance(param, RenamedOption)]
     former = {name for option in options for name in option.former}
@@ -136,6 +136,6 @@ def _os_error_text(error: OSError) -> str:
 def _failed(message: str, output: StandardOutput | None = None) -> int:
     if output is not None and output.is_closed:
         return CLOSED
-    # Names that brokers tell must not steer the terminal.
+    # Names from brokers must not control the terminal.
     click.echo("\n".join(map(printable, message.split("\n"))), err=True)
     return FAILED

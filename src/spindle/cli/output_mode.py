@@ -1,4 +1,4 @@
-"""How a tool of Kafka reports mistakes and failures: for people, or as Kafka's scripts do."""
+"""The error style of Kafka's tools: Spindle's sentences, or the texts of Kafka's scripts."""
 
 from enum import Enum
 from typing import Final

@@ -17,13 +17,13 @@ def printing(
 ) -> OnProgress:
     """Return a function that prints events.
 
-    It never raises `OSError`: an operation that undoes what it has begun reports that, too, and
-    Ctrl-C ends the reader of a pipe as well.
+    It never raises `OSError`: a cancelled operation still reports events, and Ctrl-C also ends the
+    reader of a pipe.
 
     Args:
-        cancellation: is cancelled when standard output cannot be written any more, as after
-            `| head`; with None the operation goes on without a screen.
-        common: facts that each JSON line begins with.
+        cancellation: cancelled when standard output can no longer be written, as after `| head`;
+            with None the operation continues without output.
+        common: the first fields of each JSON line.
     """
     is_writable = True
 
@@ -47,10 +47,10 @@ def printing(
 
 @contextmanager
 def aborted_by_interrupt() -> Iterator[None]:
-    """End the command after a cancellation: the operation has undone what it had begun.
+    """End the command after a cancellation; the operation has undone its changes.
 
     Raises:
-        click.Abort: the user pressed Ctrl-C, or nobody reads the output any more.
+        click.Abort: the user pressed Ctrl-C, or the reader of the output has gone.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""An option that still accepts the names that it had before."""
+"""An option that still accepts its former names."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,10 +7,10 @@ import click
 
 
 class RenamedOption(click.Option):
-    """An option with earlier names, which no help, error or completion shows.
+    """An option with former names, which no help, error or completion shows.
 
     Attributes:
-        former: the earlier names, such as `--above`.
+        former: the former names, such as `--above`.
     """
 
     def __init__(self, param_decls: Sequence[str], *, former: Sequence[str], **attrs: Any) -> None:

@@ -1,4 +1,4 @@
-"""The options of commands that look again and again."""
+"""The options of commands that check at intervals."""
 
 from collections.abc import Callable
 from typing import Any, Final

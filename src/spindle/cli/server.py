@@ -41,8 +41,8 @@ def start(file: str, overrides: tuple[str, ...]) -> int:
     Exits with 143 after a clean stop by SIGTERM, with 129 after SIGHUP, with 130 after Ctrl-C, and
     with 1 if the node cannot start. SIGHUP is ignored under nohup.
     """
-    # Modules and configuration stay: to look for garbage among them is a quarter of the time of
-    # the imports.
+    # Modules and configuration are never freed: searching them for garbage would take a quarter of
+    # the import time.
     gc.disable()
     try:
         config = load_node_config(file, parse_key_values("--override", overrides), must_run=True)
@@ -57,7 +57,7 @@ def start(file: str, overrides: tuple[str, ...]) -> int:
 
     code = run_node(config)
     if code == 1:
-        # A directory's thread may hang in a dead disk: the process must end all the same.
+        # A directory's thread may hang on a dead disk; the process must end in any case.
         sys.stdout.flush()
         os._exit(code)
     return code

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP end a command as Ctrl-C does: what it has begun is undone."""
+"""SIGTERM and SIGHUP end a command as Ctrl-C does: it undoes its changes."""
 
 import signal
 from types import FrameType

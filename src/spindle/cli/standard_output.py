@@ -1,4 +1,4 @@
-"""Standard output of the process: what to do when its reader has gone, as with `| head`."""
+"""Standard output of the process, whose reader may be gone, as with `| head`."""
 
 import io
 import os
@@ -15,7 +15,7 @@ class StandardOutput(io.RawIOBase):
     """The file behind `sys.stdout`.
 
     Attributes:
-        is_closed: nobody reads the output any more; a failure after that is not worth a sentence.
+        is_closed: the reader has gone; later failures are not printed.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -45,7 +45,7 @@ class StandardOutput(io.RawIOBase):
 
 
 def watch_standard_output() -> StandardOutput | None:
-    """Put a `StandardOutput` behind `sys.stdout`; return it, or None if that is not a file."""
+    """Replace the file of `sys.stdout` by a `StandardOutput`; return it, None without a file."""
     stream = sys.stdout
     try:
         raw = StandardOutput(stream.fileno())
@@ -61,7 +61,7 @@ def watch_standard_output() -> StandardOutput | None:
 
 
 def drop_standard_output() -> None:
-    """Send what is still in the buffer to nowhere, so that the interpreter's end does not fail."""
+    """Discard the buffered output, so that the interpreter's exit does not fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

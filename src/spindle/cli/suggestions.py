@@ -27,7 +27,7 @@ class UnknownCommand(click.UsageError):
 
 
 class SuggestingGroup(click.Group):
-    """A click group that answers an unknown command with similar ones.
+    """A click group that suggests similar commands for an unknown one.
 
     Its help shows the whole first sentence of each command.
     """

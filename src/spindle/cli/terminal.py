@@ -1,4 +1,4 @@
-"""Lines on a terminal: colours, bars of blocks, and replacements for what it cannot show."""
+"""Lines on a terminal: colours, bars, and replacements for characters that it cannot show."""
 
 import os
 import sys
@@ -13,14 +13,14 @@ UNUSUAL: Final = "yellow"
 TITLE: Final = "bold"
 QUIET: Final = "dim"
 _FORCE_COLOURS: Final = {"FORCE_COLOR", "TTY_COMPATIBLE"}
-"""Variables of `rich` that make a terminal of a pipe."""
+"""Variables with which `rich` treats a pipe as a terminal."""
 _FULL, _EMPTY = "█░"
 _COLOURS: Final = {f"{_FULL}+": "cyan", f"{_EMPTY}+": QUIET}
 _PLAIN: Final = str.maketrans({_FULL: "#", _EMPTY: ".", "→": ">"})
 
 
 class Line(NamedTuple):
-    """One line, and how a terminal shows it."""
+    """One line, and its style on a terminal."""
 
     text: str
     style: str = ""
@@ -45,7 +45,7 @@ def shortened(path: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int | None, indent: int) -> list[str]:
-    """Return a text in as many lines as the columns of a terminal need.
+    """Wrap a text to the columns of a terminal.
 
     Args:
         width: None sets no limit.
@@ -79,7 +79,7 @@ def show(lines: Iterable[Line]) -> None:
     if not sys.stdout.isatty() and not os.environ.keys() & _FORCE_COLOURS:
         sys.stdout.writelines(f"{line.text}\n" for line in texts)
         return
-    from rich.console import Console  # takes longer to import than many a command needs
+    from rich.console import Console  # its import takes longer than many commands
     from rich.text import Text
 
     console = Console(highlight=False)

@@ -1,7 +1,7 @@
 """Operations on the disks of a running cluster, for programs: drain, balance, heal, plan, history.
 
-They do what the commands of the same names do, block until they are done, return typed results and
-call `on_progress` with each event. They work on Kafka's brokers, too.
+They are the operations behind the commands of the same names. They block until they are done,
+return typed results and call `on_progress` with each event. They work on Kafka's brokers, too.
 
 Examples:
     >>> from spindle import operations
@@ -95,7 +95,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is first used: tools need a part of the package, and start fast."""
+    """Import a name at its first use, because tools must start fast."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

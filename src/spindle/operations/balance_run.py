@@ -40,7 +40,7 @@ class BalanceResult:
     Attributes:
         spread: the largest difference of fill between two directories, from 0 to 1.
         remarks: why it is larger than wanted; empty if it is not.
-        unknown_brokers: those without a directory that is online and of known size.
+        unknown_brokers: brokers without an online directory of known size.
         went_offline: directories that went offline meanwhile, as `BROKER:DIR`.
     """
 
@@ -71,7 +71,7 @@ def balance(
     Raises:
         OperationFailed: rounds do not bring the fills closer, or partitions grow too fast.
         ApiError, ClientError: the cluster refused, or could not be asked.
-        Cancelled, KeyboardInterrupt: it was cancelled, and has undone what it had begun.
+        Cancelled, KeyboardInterrupt: it was cancelled, and has undone its changes.
 
     Examples:
         >>> limits = PlanLimits(spread=0.1, throttle_bytes_per_second=20 * 2**20)
@@ -116,7 +116,7 @@ class BalanceRun:
 
     Args:
         keeps_leaders: change no preferred leader at the end.
-        sleep: waits between two looks; may raise `Cancelled`.
+        sleep: waits between two checks; may raise `Cancelled`.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class BalanceRun:
         self._deletion_wait = DeletionWait(report, self._executor.sleep)
 
     def finish(self) -> BalanceResult:
-        """Bring the fills as close together as plans can.
+        """Move rounds until no plan brings the fills closer together.
 
         Raises:
             OperationFailed: rounds do not bring them closer, or partitions grow too fast.
@@ -199,7 +199,7 @@ class BalanceRun:
 
 
 def _unknown(plan: PlacementPlan) -> list[int]:
-    """Return the brokers without a directory that is online and of known size."""
+    """Return the brokers without an online directory of known size."""
     known = {
         directory.broker_id
         for directory in plan.cluster.directories

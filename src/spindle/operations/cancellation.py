@@ -1,4 +1,4 @@
-"""Cancelling an operation: what it has begun is undone, and the exception goes on to the caller."""
+"""Cancelling an operation: it undoes its changes, and the exception reaches the caller."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -8,11 +8,11 @@ from pathlib import Path
 from spindle.operations.events import NotUndone, OnProgress, ProgressEvent, Stopping
 
 Sleep = Callable[[float], object]
-"""Waits for some seconds, as `time.sleep`; may raise `Cancelled`."""
+"""Waits for a time in seconds, as `time.sleep`; may raise `Cancelled`."""
 
 
 class Cancelled(Exception):
-    """The operation was cancelled with a `Cancellation`, and what it had begun is undone."""
+    """The operation was cancelled with a `Cancellation`, and has undone its changes."""
 
 
 class Cancellation:
@@ -32,7 +32,7 @@ class Cancellation:
         self._is_cancelled = threading.Event()
 
     def cancel(self) -> None:
-        """Cancel the operation. It undoes what it has begun, and raises `Cancelled`."""
+        """Cancel the operation. It undoes its changes, and raises `Cancelled`."""
         self._is_cancelled.set()
 
     def sleep(self, seconds: float) -> None:
@@ -61,7 +61,7 @@ class ProgressReport:
 
     @contextmanager
     def may_fail(self) -> Iterator[None]:
-        """Ignore failures in the body: SIGHUP comes when the terminal is gone that shows events."""
+        """Ignore failures in the body: after SIGHUP the terminal that shows events is gone."""
         self._may_fail = True
         try:
             yield
@@ -79,8 +79,8 @@ def undone_if_cancelled(
     """Call a function when the operation is cancelled or the user presses Ctrl-C.
 
     Args:
-        state: the file that has what is left if the user presses Ctrl-C a second time.
-        remedy: the command that undoes it.
+        state: the file with the remaining changes if the user presses Ctrl-C a second time.
+        remedy: the call that undoes them.
 
     Raises:
         Cancelled, KeyboardInterrupt: the one that was raised inside.

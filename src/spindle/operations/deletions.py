@@ -1,7 +1,8 @@
-"""Deleted replicas whose files still use space: a goal counts it as free, a copy must wait for it.
+"""Deleted replicas whose files still use space: a plan's goal counts the space as free, but a copy
+must wait for it.
 
 A broker removes the files of a deleted replica after `log.segment.delete.delay.ms`. Brokers of
-Spindle report how many bytes wait for removal. Brokers of Kafka do not: a command knows the
+Spindle report the bytes that wait for removal. Brokers of Kafka do not: an operation knows the
 replicas that it moved itself, and can only wait for other deletions.
 """
 
@@ -29,7 +30,7 @@ DEFAULT_DELAY_MS: Final = 60_000
 _DELAY_KEY: Final = "log.segment.delete.delay.ms"
 _MS: Final = 1000
 _MARGIN_MS: Final = 2_000
-"""A broker gets the end of a move after the controller, and removes files one by one."""
+"""A broker learns the end of a move after the controller, and removes files one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,8 @@ class BrokerSpace:
 def space_of(client: WireClient, broker: BrokerAddress) -> BrokerSpace:
     """Return the space of a broker; for `ask_every_broker`.
 
-    Raises:
-        ApiError, ClientError: the broker refused to describe its directories, or did not answer.
+    Raises: ApiError, ClientError: the broker refused to describe its directories, or did not
+        respond.
     """
     # Deletions first: files that are removed in between must not count as deleted and free.
     deleted = deleted_bytes_of(client, broker)
@@ -121,11 +122,11 @@ def deleted_space(
     own: OwnDeletions,
     now_s: Callable[[], float] = time.time,
 ) -> DeletedReplicas | None:
-    """Return an event about the bytes that `spindle disks list` still shows as used; None without.
+    """Return an event about deleted bytes that `spindle disks list` shows as used; None without.
 
     Args:
-        own: the replicas that this execution moved away. A broker that has not heard of the end of
-            a move does not report its replica as deleted yet.
+        own: the replicas that this execution moved away. A broker that has not learned the end of a
+            move does not report its replica as deleted yet.
         now_s: seconds since 1970.
     """
     sizes = {directory: _deleted_bytes(directory, own) for directory in directories}

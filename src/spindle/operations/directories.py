@@ -8,7 +8,7 @@ from spindle.operations.errors import OperationFailed
 from spindle.planner.model import ClusterModel
 
 UNREADABLE: Final = "(unreadable)"
-"""The path of replicas whose directory no broker reports."""
+"""The path for replicas whose directory is not reported by a broker."""
 
 DirectoryKey = tuple[int, str]
 """A broker and the path of one of its directories."""
@@ -29,12 +29,12 @@ class DrainTarget(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The name for people: `broker 2`, or `2:/data/1`."""
+        """The name in texts: `broker 2`, or `2:/data/1`."""
         return f"broker {self}" if self.path is None else str(self)
 
 
 def drain_target(broker: int, directory: str | None) -> DrainTarget:
-    """Return a place with its path normalized: `/disk3/` and `/disk3` are one directory."""
+    """Return the target with its path normalized: `/disk3/` and `/disk3` are one directory."""
     return DrainTarget(broker, None if directory is None else posixpath.normpath(directory))
 
 
@@ -42,7 +42,7 @@ def directory_names(cluster: ClusterModel) -> dict[int, str]:
     """Return the names of the directories that a table shows, by index.
 
     Brokers do not report the replicas of failed directories: one row, with the names of all failed
-    directories of the broker, shows these replicas.
+    directories of a broker, shows these replicas.
     """
     directories = cluster.directories
     names = {number: directory.path for number, directory in enumerate(directories)}
@@ -61,9 +61,9 @@ def directory_names(cluster: ClusterModel) -> dict[int, str]:
 def find_directories(cluster: ClusterModel, broker_id: int, path: str | None) -> list[int]:
     """Return the indexes of one directory of a broker, or of all of them.
 
-    A broker that does not answer has one directory for the replicas that the metadata places on
-    it, and no directory if it places none there. With a directory that has failed come all replicas
-    that the broker shows in no directory.
+    A broker that does not respond has one directory for the replicas that the metadata places on
+    it, and no directory without replicas. A failed directory includes all replicas that its broker
+    reports in no directory.
 
     Raises:
         OperationFailed: there is no such broker or directory.

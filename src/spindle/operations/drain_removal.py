@@ -1,5 +1,4 @@
-"""The last step of a drain: the broker does not use the directory any more, or the broker is
-unregistered."""
+"""The last step of a drain: remove the directory from its broker, or unregister the broker."""
 
 import posixpath
 from collections.abc import Sequence
@@ -24,17 +23,17 @@ from spindle.protocol.messages.describe_disks import DescribeDisksRequest, Descr
 
 
 class Removal(StrEnum):
-    """How an empty broker or directory is taken out of use."""
+    """How an empty broker or directory is removed."""
 
     REMOVE = "remove"
     UNREGISTER = "unregister"
 
 
 def check_removal(client: WireClient, then: Removal, place: DrainTarget) -> None:
-    """Refuse before the drain what would fail after it.
+    """Check before the drain that the removal can work.
 
     Raises:
-        OperationFailed: the removal does not fit the place; the broker does not run or is not a
+        OperationFailed: the removal does not fit the target; the broker does not run or is not a
             Spindle broker, or the directory holds the metadata log.
     """
     broker_id, path = place
@@ -63,13 +62,13 @@ def remove_drained(
     went_offline: Sequence[str],
     report: OnProgress,
 ) -> None:
-    """Take an empty place out of use, and report it.
+    """Remove an empty broker or directory, and report it.
 
     Args:
         went_offline: directories that went offline during the drain, as `BROKER:DIR`.
 
     Raises:
-        OperationFailed: the broker still runs, or the place has replicas again.
+        OperationFailed: the broker still runs, or has replicas again.
         ApiError, ClientError: the cluster refused, or could not be asked.
     """
     broker_id, path = place
@@ -78,7 +77,7 @@ def remove_drained(
             alter_disks(client, broker_id, DirectoryAction.RETIRE, path)
         except DirectoryInUse as error:
             raise OperationFailed(f"{error.message}; give the same command again") from None
-        # The broker may not have a cordon yet that the drain has set a moment ago.
+        # The broker may not know yet a cordon that the drain has just set.
         problem = remove_cordon(client, broker_id, path)
         if problem is not None and path in cordoned_entries(client, broker_id):
             report(NotUncordoned(broker_id, path, problem))
@@ -103,7 +102,7 @@ def _metadata_log_dir(client: WireClient, broker_id: int) -> str:
 
 
 def _refuse_replicas(client: WireClient, broker_id: int) -> None:
-    """Refuse to forget a broker that has replicas: the cluster would do it, and lose them.
+    """Refuse to unregister a broker that has replicas: the cluster would accept it, and lose them.
 
     Raises:
         OperationFailed: a topic was created since the drain, and has replicas on the broker; or the

@@ -49,7 +49,7 @@ class DrainResult:
         place: the broker or directory, which has no replicas.
         is_cordoned: no new replica is placed there.
         went_offline: directories that went offline meanwhile, as `BROKER:DIR`.
-        removal: how it was taken out of use; None if it was not.
+        removal: how it was removed; None if it was not.
     """
 
     place: DrainTarget
@@ -77,8 +77,8 @@ def drain(
 
     Args:
         directory: its path; None for all directories of the broker.
-        then: take the empty place out of use: remove the directory, or unregister the broker,
-            which must be down then.
+        then: what to do afterwards: remove the directory, or unregister the broker, which must be
+            stopped by then.
         keeps_leaders: change no preferred leader at the end.
         state: the file that a later call reads to continue or to undo; None for
             `spindle-drain-BROKER.json` in the working directory.
@@ -86,9 +86,9 @@ def drain(
     Raises:
         Infeasible: a replica has no other place.
         OperationFailed: replicas stay although they were moved, or the broker or directory is
-            unknown or cannot be taken out of use.
+            unknown or cannot be removed.
         ApiError, ClientError: the cluster refused, or could not be asked.
-        Cancelled, KeyboardInterrupt: it was cancelled, and has undone what it had begun.
+        Cancelled, KeyboardInterrupt: it was cancelled, and has undone its changes.
 
     Examples:
         >>> drain(client, 2, "/disk3", then=Removal.REMOVE, on_progress=print)
@@ -119,7 +119,7 @@ def drain(
 
 @contextmanager
 def _state_noted(state: Path) -> Iterator[None]:
-    """Note in a failure what the drain has left, and how to go on.
+    """Add a note to a failure: the changes that remain, and how to continue.
 
     Raises:
         Infeasible, OperationFailed, ApiError, ClientError: the one that was raised inside.
@@ -191,7 +191,7 @@ class DrainRun:
 
     Args:
         keeps_leaders: change no preferred leader at the end.
-        sleep: waits between two looks; may raise `Cancelled`.
+        sleep: waits between two checks; may raise `Cancelled`.
     """
 
     def __init__(
@@ -226,7 +226,7 @@ class DrainRun:
         )
 
     def finish(self) -> bool:
-        """Empty the place; the cordon stays. Return whether it is cordoned.
+        """Move all replicas away; the cordon stays. Return whether the target is cordoned.
 
         Raises:
             Infeasible: a replica has no other place.
@@ -259,7 +259,7 @@ class DrainRun:
         return end.is_cordoned
 
     def went_offline(self) -> list[str]:
-        """Return the directories that have gone offline during this run, and are not back."""
+        """Return the directories that went offline during this run and are still offline."""
         return self._executor.failures.still_offline()
 
     def cancel(self) -> None:
@@ -290,7 +290,7 @@ class DrainRun:
             self._set_cordons(paths)
 
     def _even_leaders(self, plan: PlacementPlan) -> None:
-        """Let brokers lead equally many partitions, by the order of those that this run moved."""
+        """Balance leaders by reordering the replicas of partitions that this run moved."""
         models = plan.cluster.partitions
         moved = [number for number, model in enumerate(models) if model.name in self._moved]
         preferred = even_leaders(plan.cluster, plan.places(), moved)
@@ -332,14 +332,14 @@ class DrainRun:
     def _set_cordons(self, wanted: Sequence[str]) -> None:
         if not wanted:
             return
-        # A broker hears of a cordon late, so a path may be wanted again.
+        # A broker learns a cordon late, so a path may be in the list again.
         self._file.cordoned = list(dict.fromkeys([*self._file.cordoned, *wanted]))
         self._file.save()
         for path in wanted:
             set_cordon(self._client, self._place.broker, path, self._report)
 
     def _uncordoned(self, plan: PlacementPlan) -> list[str]:
-        """Return the paths that can be cordoned, and are not."""
+        """Return the paths that can be cordoned and are not cordoned."""
         if not self._can_cordon or self._place.broker not in self._client.metadata(()).brokers:
             return []
         leaving = [plan.cluster.directories[directory] for directory in plan.leaving]

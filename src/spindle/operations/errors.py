@@ -7,11 +7,11 @@ from spindle.common.errors import ApiError, ConfigError, ProtocolViolation
 
 
 class OperationFailed(Exception):
-    """An operation cannot do what it was asked for. The text says why, and what to do."""
+    """An operation failed. The text gives the reason and a remedy."""
 
 
 class ReplicasMoving(OperationFailed):
-    """Replicas are on the move, so sizes and places would be wrong soon."""
+    """Replicas are moving, so sizes and places would soon be wrong."""
 
 
 CLUSTER_FAILURES: Final = (ApiError, ClientError, ConfigError, OSError, ProtocolViolation)

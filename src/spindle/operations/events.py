@@ -1,4 +1,4 @@
-"""The progress of operations as events: typed values for programs, with a line for people.
+"""The progress of operations as events: typed values, each with a line of text.
 
 An operation calls its `on_progress` with each event. `print` shows the lines, `event.event` and
 `event.facts` make the JSON lines of the commands:
@@ -19,7 +19,7 @@ from spindle.operations.directories import DrainTarget
 
 _MS: Final = 1000
 _FOR_TEXT: Final = {"is_fact": False}
-"""Metadata of a field that only the line for people shows."""
+"""Metadata of a field that only the text shows."""
 _MAX_NAMED: Final = 3
 _MAX_FAILED_NAMED: Final = 5
 
@@ -39,7 +39,7 @@ class ProgressEvent:
 
     @property
     def text(self) -> str:
-        """A line for people."""
+        """One line of text."""
         raise NotImplementedError
 
     @property
@@ -53,8 +53,8 @@ class ProgressEvent:
 
 
 OnProgress = Callable[[ProgressEvent], object]
-"""Gets each event of an operation. An exception that it raises ends the operation as a kill does:
-the same call continues."""
+"""Called with each event of an operation. An exception that it raises ends the operation as a kill
+does: the same call continues it."""
 
 
 def ignore_progress(_event: ProgressEvent) -> None:
@@ -67,14 +67,14 @@ def _camel_case(name: str) -> str:
 
 
 class Remarks:
-    """Reports remarks; one that repeats with the next plan is reported once."""
+    """Reports remarks; a remark that the next plan repeats is not reported again."""
 
     def __init__(self, report: OnProgress) -> None:
         self._report = report
         self._reported: set[str] = set()
 
     def report(self, remarks: Sequence[str]) -> None:
-        """Report the remarks that the last call did not have."""
+        """Report the remarks that were not in the last call."""
         for remark in dict.fromkeys(remarks):
             if remark not in self._reported:
                 self._report(Remark(remark))
@@ -125,7 +125,7 @@ class NotUncordoned(ProgressEvent):
 
 @dataclass(frozen=True, slots=True)
 class NoCordons(ProgressEvent):
-    """The cluster does not support cordons, so the drain goes on without one.
+    """The cluster does not support cordons, so the drain continues without one.
 
     Attributes:
         metadata_version: of the cluster, such as `4.2-IV1`.
@@ -169,7 +169,7 @@ class DeletedReplicas(ProgressEvent):
 
     Attributes:
         directories: as `BROKER:DIR`.
-        until_ms: about when the last files are removed, since 1970.
+        until_ms: approximate time of the removal of the last files, since 1970.
     """
 
     event: ClassVar[str] = "deletedReplicas"
@@ -194,7 +194,7 @@ class DeletedReplicas(ProgressEvent):
 
 @dataclass(frozen=True, slots=True)
 class MovesLeft(ProgressEvent):
-    """The moves of a plan that are not done, and those that are under way."""
+    """The moves of a plan that are not done, and those that are running."""
 
     event: ClassVar[str] = "round"
     replicas_left: int
@@ -248,7 +248,7 @@ class WaitsForDeletions(ProgressEvent):
 
 @dataclass(frozen=True, slots=True)
 class WaitsForUnexplainedSpace(ProgressEvent):
-    """No broker says whether space belongs to deleted replicas, so the plan waits for it once.
+    """No broker reports whether space belongs to deleted replicas, so the plan waits for it once.
 
     Attributes:
         directories: as `BROKER:DIR`.
@@ -270,7 +270,7 @@ class WaitsForUnexplainedSpace(ProgressEvent):
 
 @dataclass(frozen=True, slots=True)
 class PlansAgain(ProgressEvent):
-    """The cluster has changed, so no move of the present plan begins any more."""
+    """The cluster has changed, so no further move of the present plan begins."""
 
     event: ClassVar[str] = "planAgain"
 
@@ -300,7 +300,7 @@ class MoveRefused(ProgressEvent):
 
 @dataclass(frozen=True, slots=True)
 class GivenUp(ProgressEvent):
-    """A move was cancelled, because it could not end or would have filled a disk."""
+    """A move was cancelled, because it could not complete or would have filled a disk."""
 
     event: ClassVar[str] = "givenUp"
     partition: str
@@ -350,7 +350,7 @@ class ThrottlesLeft(ProgressEvent):
     """Brokers keep their throttles because they do not run.
 
     Attributes:
-        remedy: the command that removes them when the brokers run.
+        remedy: the call that removes them when the brokers run.
     """
 
     event: ClassVar[str] = "throttlesLeft"
@@ -368,10 +368,10 @@ class ThrottlesLeft(ProgressEvent):
 
 @dataclass(frozen=True, slots=True)
 class LeadersChanged(ProgressEvent):
-    """Another replica of partitions comes first, and was elected.
+    """Partitions got another preferred leader, which was elected.
 
     Attributes:
-        late: partitions of which that replica could not be elected yet.
+        late: partitions whose preferred leader could not be elected yet.
     """
 
     event: ClassVar[str] = "leaders"
@@ -393,7 +393,7 @@ class LeadersChanged(ProgressEvent):
 
 @dataclass(frozen=True, slots=True)
 class _End(ProgressEvent):
-    """The last event of an operation that reached its goal.
+    """The last event of a successful operation.
 
     Attributes:
         went_offline: directories that went offline meanwhile, as `BROKER:DIR`.
@@ -411,7 +411,7 @@ class _End(ProgressEvent):
 
 @dataclass(frozen=True, slots=True)
 class Drained(_End):
-    """A broker or directory has no replicas any more."""
+    """A broker or directory has no more replicas."""
 
     event: ClassVar[str] = "empty"
     is_cordoned: bool
@@ -427,7 +427,7 @@ class Drained(_End):
 
 @dataclass(frozen=True, slots=True)
 class Retired(_End):
-    """A broker does not use a directory any more."""
+    """A directory was removed from its broker."""
 
     event: ClassVar[str] = "retired"
     broker: int
@@ -443,7 +443,7 @@ class Retired(_End):
 
 @dataclass(frozen=True, slots=True)
 class Unregistered(_End):
-    """The cluster has no registration of a broker any more."""
+    """A broker was unregistered."""
 
     event: ClassVar[str] = "unregistered"
     broker: int
@@ -459,7 +459,7 @@ class Balanced(_End):
 
     Attributes:
         spread: the largest difference of fill between two directories, from 0 to 1.
-        unknown_brokers: those without a directory that is online and of known size.
+        unknown_brokers: brokers without an online directory of known size.
     """
 
     event: ClassVar[str] = "balanced"
@@ -491,8 +491,8 @@ class NotUndone(ProgressEvent):
     """The operation was cancelled a second time, before everything was undone.
 
     Attributes:
-        state: the file that has what is left.
-        remedy: the command that undoes it.
+        state: the file with the remaining changes.
+        remedy: the call that undoes them.
     """
 
     event: ClassVar[str] = "notUndone"
@@ -527,7 +527,7 @@ class Undone(ProgressEvent):
 
 @dataclass(frozen=True, slots=True)
 class MoveBegins(ProgressEvent):
-    """A move that a healing begins, or would begin."""
+    """A move that `heal` begins, or would begin."""
 
     event: ClassVar[str] = "move"
     move: str
@@ -551,7 +551,7 @@ class MovedInVain(ProgressEvent):
 
 @dataclass(frozen=True, slots=True)
 class OthersMove(ProgressEvent):
-    """Others move replicas, or have throttles, so a healing does nothing.
+    """Other programs move replicas or have throttles, so `heal` does nothing.
 
     Attributes:
         moves: replicas that others move.
@@ -591,8 +591,8 @@ class SeenOffline(ProgressEvent):
     """A directory or a broker is offline.
 
     Attributes:
-        directory: as `BROKER:DIR`; several of them, or a broker, if it is not known which.
-        offline_ms: for how long it was seen offline.
+        directory: as `BROKER:DIR`; several directories, or a broker, if it is unknown which.
+        offline_ms: how long it was seen offline.
         is_emptied: its grace period is over.
     """
 
@@ -646,7 +646,7 @@ class AllWithinLimits(ProgressEvent):
 
 @dataclass(frozen=True, slots=True)
 class LimitOfDayReached(ProgressEvent):
-    """Moves wait, because a healing has moved its bytes of 24 hours."""
+    """Moves wait, because `heal` has moved its maximum of 24 hours."""
 
     event: ClassVar[str] = "spent"
     left_bytes: int
@@ -663,7 +663,7 @@ class LimitOfDayReached(ProgressEvent):
 
 @dataclass(frozen=True, slots=True)
 class CheckFailed(ProgressEvent):
-    """A check of a healing failed; the next one follows."""
+    """A check of `heal` failed; the next one follows."""
 
     event: ClassVar[str] = "failed"
     reason: str
@@ -686,7 +686,7 @@ def rebuild_text(view: RebuildView) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilding(ProgressEvent):
-    """A replica is copied again; reported at each look at its broker."""
+    """A replica is copied again; reported at each check of its broker."""
 
     event: ClassVar[str] = "rebuilding"
     view: RebuildView

@@ -1,4 +1,4 @@
-"""Forecasts of a cluster from its history: its sizes later, and when its directories are full."""
+"""Forecasts of a cluster from its history: future sizes, and when directories are full."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ class ClusterForecast:
 
     Args:
         horizon_ms: how far ahead limits must hold.
-        capacity_bytes: of each directory, which then holds its replicas only; None to believe the
-            brokers.
+        capacity_bytes: of each directory, which then holds only replicas; None for the brokers'
+            reports.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ClusterForecast:
 
     @cached_property
     def rates(self) -> dict[TopicPartition, PartitionRates]:
-        """The growth of a replica of each partition, and the bytes that are produced into it."""
+        """The growth of a replica, and the produced bytes, of each partition."""
         return partition_rates(self._history.samples)
 
     def grown(self, model: ClusterModel, seconds: float) -> ClusterModel:
@@ -81,7 +81,7 @@ class ClusterForecast:
         return time_to_full(free_bytes, self._growths.get(key, _NO_GROWTH))
 
     def remarks(self) -> list[str]:
-        """Return what a reader should know about the history and the horizon."""
+        """Return remarks about the history and the horizon."""
         samples = self._history.samples
         sight = max_horizon_s((samples[-1].time_ms - samples[0].time_ms) / _MS)
         remarks = history_remarks(self._history)
@@ -169,7 +169,7 @@ def plan_with(
 
 
 def history_remarks(history: RecordedHistory) -> list[str]:
-    """Return what a reader of forecasts should know about the history."""
+    """Return remarks about the history."""
     first, last = history.samples[0], history.samples[-1]
     span = span_text((last.time_ms - first.time_ms) / 1000)
     remarks = [f"forecasts are from {count_noun(len(history.samples), 'sample')} over {span}"]

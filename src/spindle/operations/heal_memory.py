@@ -1,4 +1,4 @@
-"""The facts that a healing must remember over a kill: what failed when, and how much it moved."""
+"""The state that `heal` keeps over a restart: failures with their times, and moved bytes."""
 
 import json
 from collections.abc import Iterable
@@ -17,8 +17,8 @@ class HealMemory:
     """The content of the file.
 
     Attributes:
-        offline_ms: for how long each directory, as `BROKER:DIR`, was seen offline in a row.
-        looked_ms: the time of the last look.
+        offline_ms: how long each directory, as `BROKER:DIR`, was seen offline without a break.
+        looked_ms: the time of the last check.
         moved: the times of rounds, and the bytes that they moved.
     """
 
@@ -29,11 +29,11 @@ class HealMemory:
     moved: list[tuple[int, int]] = field(default_factory=list)
 
     def see_offline(self, names: Iterable[str], now_ms: int, max_ms: int) -> None:
-        """Take note of the directories that are offline now.
+        """Record the directories that are offline now.
 
         Args:
-            max_ms: the time between two looks. No more of the time since the last look counts:
-                nobody has looked meanwhile, or the clock was set.
+            max_ms: the time between two checks; at most this much of the time since the last check
+                counts, because it may include a pause or a change of the clock.
         """
         passed_ms = min(max(0, now_ms - self.looked_ms), max_ms)
         self.offline_ms = {
@@ -44,7 +44,7 @@ class HealMemory:
         self.save()
 
     def record_moved(self, size_bytes: int, now_ms: int) -> None:
-        """Take note of a round before it begins."""
+        """Record a round before it begins."""
         self._keep_a_day(now_ms)
         self.moved.append((now_ms, size_bytes))
         self.save()
@@ -56,7 +56,7 @@ class HealMemory:
         return sum(size for _, size in self.moved)
 
     def _keep_a_day(self, now_ms: int) -> None:
-        # A clock that was wrong must not hold back the bytes of a day for longer than a day.
+        # A wrong clock must not block the bytes of a day for longer than a day.
         moved = [(min(ms, now_ms), size) for ms, size in self.moved]
         self.moved = [(ms, size) for ms, size in moved if ms > now_ms - _DAY_MS]
 
@@ -72,10 +72,10 @@ class HealMemory:
 
 
 def open_memory(path: Path, cluster_id: str) -> HealMemory:
-    """Return what an earlier run remembered, or a new memory.
+    """Return the state of an earlier run, or a new one.
 
     Raises:
-        OperationFailed: the file is of another cluster or form.
+        OperationFailed: the file belongs to another cluster, or is malformed.
     """
     if not path.exists():
         return HealMemory(path, cluster_id)

@@ -1,4 +1,4 @@
-"""Healing: checks a cluster, and moves replicas out of directories that are full or have failed."""
+"""`heal`: check a cluster, and move replicas out of directories that are full or have failed."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -45,19 +45,19 @@ from spindle.planner.plan import PlacementPlan, PlannedMove
 
 _MS: Final = 1000
 _THROTTLE_GONE_S: Final = 10.0
-"""Time in which a broker hears that a throttle was removed."""
+"""Time for a broker to learn the removal of a throttle."""
 T = TypeVar("T")
 HEAL_STATE: Final = Path("spindle-heal")
-"""The default folder of the state of a healing."""
+"""The default folder of the state of `heal`."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoursOfDay:
-    """A part of each day, in the local time of this machine; it may include midnight.
+    """A part of each day, in local time; it may include midnight.
 
     Attributes:
-        begin: its first moment.
-        end: the first moment after it.
+        begin: inclusive.
+        end: exclusive.
     """
 
     begin: time_of_day
@@ -75,12 +75,12 @@ class HoursOfDay:
 
 @dataclass(frozen=True, slots=True)
 class HealSettings:
-    """The settings of a healing.
+    """The settings of `heal`.
 
     Attributes:
-        limits: when a directory is too full, and how full it may be afterwards.
+        limits: the fill that triggers moves, and the target fill.
         grace_ms: how long a directory or broker must be offline before its replicas are moved.
-        interval_ms: the time between two checks; of a single check, how often it is called.
+        interval_ms: the time between two checks; for single checks, between two calls.
         hours: the hours of the day in which moves begin, in local time; None for all.
         max_bytes_per_day: moved in 24 hours; None for no limit.
         plan: the settings of its plans; `horizon_ms` counts from now.
@@ -96,7 +96,7 @@ class HealSettings:
 
 @dataclass(frozen=True, slots=True)
 class HealResult:
-    """The moves of a single check of a healing.
+    """The moves of a single check.
 
     Attributes:
         moves: the number of moves that began, or that would have begun.
@@ -122,10 +122,10 @@ def heal(
 
     Args:
         state: the folder that a later call needs.
-        is_dry: report what would move, and move nothing.
+        is_dry: report the moves without making them.
 
     Raises:
-        OperationFailed: another healing uses the folder, the cluster refused a move, or there is no
+        OperationFailed: another `heal` uses the folder, the cluster refused a move, or there is no
             history.
         ApiError, ClientError: the cluster refused, or could not be asked.
         Cancelled, KeyboardInterrupt: it was cancelled; its moves and throttles are undone.
@@ -150,10 +150,9 @@ def keep_healing(
 
     A failure ends only a single check, and is reported.
 
-    Raises:
-        OperationFailed: another healing uses the folder.
-        ApiError, ClientError: the cluster could not be asked at the beginning.
-        Cancelled, KeyboardInterrupt: it was cancelled; its moves and throttles are undone.
+    Raises: OperationFailed: another `heal` uses the folder. ApiError, ClientError: the cluster
+        could not be queried at the beginning. Cancelled, KeyboardInterrupt: it was cancelled; its
+        moves and throttles are undone.
     """
     _healed(
         client, settings, state, is_dry, on_progress, cancellation, HealRun.check_until_cancelled
@@ -193,7 +192,7 @@ def _healed(
 
 
 class HealRun:
-    """Checks and acts, as often as it is called."""
+    """Runs checks, and the moves that they require."""
 
     def __init__(
         self,
@@ -228,7 +227,7 @@ class HealRun:
         )
 
     def check_once(self) -> HealResult:
-        """Plan and move until there is nothing to do or no bytes are left today.
+        """Plan and move until there is nothing to do or the daily limit is reached.
 
         Raises:
             OperationFailed: the cluster refused a move, or there is no history.
@@ -258,7 +257,7 @@ class HealRun:
         return HealResult(self._moves, self._moved_bytes)
 
     def _move(self, plan: PlacementPlan) -> int:
-        """Carry out a plan within the hours and the bytes of the day; return how many moves began.
+        """Execute a plan within the hours and the daily limit; return the number of moves begun.
 
         Raises:
             ApiError, ClientError: the cluster refused, or could not be asked.
@@ -308,13 +307,14 @@ class HealRun:
         self._executor.unthrottle()
         file.end()
         self._executor.report_throttles_left("the command")
-        # A broker hears of a change after the controller, and its throttles must not seem foreign.
+        # A broker learns a change after the controller; its throttles must not count as those of
+        # others.
         deadline = time.monotonic() + _THROTTLE_GONE_S
         while set(mine).intersection(self._throttled()) and time.monotonic() < deadline:
             self._executor.sleep(PAUSE_S)
 
     def _is_cluster_busy(self) -> bool:
-        """Return whether others move replicas; throttles show a drain between two rounds."""
+        """Return whether others move replicas; throttles reveal a drain between two rounds."""
         described = self._client.describe_log_dirs()
         count = moves_under_way(list_reassignments(self._client), described).count
         throttled = [] if count else self._throttled()
@@ -348,7 +348,7 @@ class HealRun:
         return plan
 
     def _may_begin(self) -> bool:
-        """Return whether moves may begin at this time of day; report a wait once for each plan."""
+        """Return whether moves may begin at this time of day; report a wait once per plan."""
         hours = self._settings.hours
         if hours is None or hours.include(datetime.now().time()):
             return True
@@ -358,7 +358,7 @@ class HealRun:
         return False
 
     def _failed(self, model: ClusterModel) -> list[int]:
-        """Return the directories that have been offline for longer than the grace."""
+        """Return the directories that have been offline for longer than the grace period."""
         now_ms = _now_ms()
         held = {place for partition in model.partitions for place in partition.directories}
         offline = {
@@ -404,7 +404,7 @@ class HealRun:
 
 
 def failed_place(model: ClusterModel, number: int) -> str:
-    """Return what has failed, for people: directories of a broker, or the broker that is silent."""
+    """Return the text of a failure: directories of a broker, or a broker that does not respond."""
     directory = model.directories[number]
     if directory.path != UNREADABLE:
         return str(directory)
@@ -416,8 +416,8 @@ def failed_place(model: ClusterModel, number: int) -> str:
 def failure_name(model: ClusterModel, number: int) -> str:
     """Key that identifies a failure; each key has its own grace period.
 
-    No broker shows which replicas its failed directories had, and a broker that does not answer
-    shows none. So the name has all failed directories, or says that the broker is silent.
+    Brokers do not report the replicas of failed directories, and a broker that does not respond
+    reports nothing. So the key has all failed directories, or the broker.
     """
     directory = model.directories[number]
     own = [model.directories[directory] for directory in model.directories_of(directory.broker_id)]
@@ -429,7 +429,7 @@ def failure_name(model: ClusterModel, number: int) -> str:
 
 
 def _move_texts(plan: PlacementPlan) -> list[str]:
-    """Return all moves for people."""
+    """Return the texts of all moves."""
     return [_move_text(plan, move) for planned_round in plan.rounds for move in planned_round.moves]
 
 

@@ -49,7 +49,7 @@ class SampleRecorded(ProgressEvent):
     Attributes:
         time_ms: since 1970.
         brokers: the number of brokers.
-        silent_brokers: those that did not answer.
+        silent_brokers: the brokers that did not respond.
     """
 
     event: ClassVar[str] = "recorded"
@@ -82,15 +82,15 @@ def record(
     """Append one sample to the history in a folder.
 
     A sample has the sizes of replicas, the space of directories and the offsets of partitions. A
-    broker that does not answer has a line with the reason. The sample is on the disk when the
+    broker that does not respond has a line with the reason. The sample is on the disk when the
     function returns; a kill at any moment leaves a history that can be read and continued.
 
     Args:
-        folder: is made if it does not exist.
-        retention_ms: files of days that are older than this are deleted.
+        folder: created if it does not exist.
+        retention_ms: files of older days are deleted.
 
     Raises:
-        OperationFailed: another process records into the folder, or it cannot be made.
+        OperationFailed: another process records into the folder, or it cannot be created.
         ApiError, ClientError: the cluster could not be asked for its brokers and partitions.
         OSError: a file cannot be written.
     """
@@ -156,8 +156,8 @@ class HistoryForecast:
 
     Attributes:
         time_ms: when the cluster was read, since 1970.
-        remarks: about the history, and what is unknown about the cluster.
-        partitions: the growth of a replica, and the bytes that are produced.
+        remarks: about the history, and about missing data of the cluster.
+        partitions: the growth of a replica, and the produced bytes.
     """
 
     time_ms: int
@@ -196,9 +196,9 @@ def _time_to_full(forecasts: ClusterForecast, model: DirectoryModel) -> TimeToFu
 
 
 def take_sample(client: WireClient, time_ms: int) -> list[dict[str, Any]]:
-    """Return a document of each broker: its directories, and the offsets of what it leads.
+    """Return a document of each broker: its directories, and offsets of partitions it leads.
 
-    A broker that does not answer has a document with the reason.
+    A broker that does not respond has a document with the reason.
 
     Args:
         time_ms: the present time, since the epoch.
@@ -236,7 +236,7 @@ def _led(view: ClusterView) -> dict[int, dict[TopicPartition, str]]:
 def _offsets(
     client: WireClient, broker: BrokerAddress, led: Mapping[TopicPartition, str]
 ) -> dict[TopicPartition, LedSample]:
-    """Return the offsets of partitions; those that the broker leads no longer are left out."""
+    """Return the offsets of partitions that the broker still leads."""
     if not led:
         return {}
     starts, ends = (

@@ -1,8 +1,8 @@
 """The folder of a history: JSON lines, a file for each day (UTC) of samples.
 
-A line is the answer of one broker in one sample. Files are only appended to, and all lines of a
-sample are written at once. A kill in the middle leaves a line without an end: readers pass over it,
-and the next writer ends it first. Files that are older than the retention are deleted.
+A line is the response of one broker in one sample. Files are only appended to, and all lines of a
+sample are written at once. A kill in the middle leaves an incomplete line: readers skip it, and the
+next writer terminates it. Files that are older than the retention are deleted.
 """
 
 import fcntl
@@ -27,9 +27,9 @@ _BEGIN: Final = re.compile(rb'\{"timeMs": (\d{1,15}), "clusterId": ("[^"\\]*"), 
 _MS: Final = 1000
 _DAY_MS: Final = 86_400_000
 READ_DAYS: Final = 14
-"""Days before the last sample that forecasts look at."""
+"""Number of days before the last sample that forecasts use."""
 MAX_SAMPLES: Final = 96
-"""Samples that forecasts look at, spread over these days."""
+"""Maximum number of samples that forecasts use, spread over these days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class RecordedHistory:
     """Samples of a cluster in order of their times.
 
     Attributes:
-        bad_lines: lines that are no answer of a broker, as a kill may leave them.
-        future_samples: those that a wrong clock has written, which are left out.
+        bad_lines: malformed lines, as a kill may leave them.
+        future_samples: samples of a wrong clock, which are left out.
     """
 
     samples: Sequence[ClusterSample]
@@ -54,7 +54,7 @@ class HistoryWriter:
         self._retention_ms = retention_ms
 
     def append(self, time_ms: int, documents: Iterable[Mapping[str, Any]]) -> None:
-        """Write a sample to the disk, and delete what is older than the retention.
+        """Write a sample to the disk, and delete files older than the retention.
 
         Args:
             time_ms: of the sample, since the epoch.
@@ -93,7 +93,7 @@ class HistoryWriter:
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Make the folder if there is none, and keep other writers from it.
+    """Create the folder if it is missing, and lock out other writers.
 
     Raises:
         OperationFailed: another process writes into it, or the folder cannot be made.
@@ -114,7 +114,7 @@ def only_writer(folder: Path) -> Iterator[None]:
 def read_history(folder: Path, cluster_id: str, max_samples: int = MAX_SAMPLES) -> RecordedHistory:
     """Return samples of a cluster, spread evenly over the last days of its history.
 
-    Lines that are not needed are passed over unread, so a long history costs little memory.
+    Unneeded lines are skipped unparsed, so a long history costs little memory.
 
     Raises:
         OperationFailed: there is no history, or only one of other clusters.
@@ -149,7 +149,7 @@ def read_history(folder: Path, cluster_id: str, max_samples: int = MAX_SAMPLES) 
 
 
 def _up_to_now(times_ms: Sequence[int]) -> Sequence[int]:
-    """Leave out what a wrong clock has written; return all times if none would be left."""
+    """Leave out times of a wrong clock; return all times if none would be left."""
     end_ms = time.time_ns() // 1_000_000 + _DAY_MS
     return [time_ms for time_ms in times_ms if time_ms <= end_ms] or times_ms
 
@@ -160,9 +160,9 @@ LinePlace = tuple[Path, int]
 def _scan(
     files: Sequence[Path], cluster_id: str
 ) -> tuple[dict[int, list[LinePlace]], set[str], int]:
-    """Return where the lines of each sample are, the other clusters, and the number of bad lines.
+    """Return the positions of each sample's lines, other clusters, and the count of bad lines.
 
-    A broken line does not begin as others do, or has no end.
+    A bad line does not begin as others do, or is incomplete.
     """
     places: dict[int, list[LinePlace]] = {}
     others: set[str] = set()
@@ -190,7 +190,7 @@ def _line(path: Path, offset: int) -> Any:
 
 
 def _spread(times_ms: Sequence[int], most: int) -> list[int]:
-    """Return at most so many of the times, spread evenly; the first and the last one are kept."""
+    """Return at most this many times, spread evenly, with the first and the last one."""
     if len(times_ms) <= most:
         return list(times_ms)
     begin_ms, end_ms = times_ms[0], times_ms[-1]

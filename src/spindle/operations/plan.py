@@ -44,10 +44,10 @@ class ClusterPlan:
     """A plan, and the cluster for which it was made.
 
     Attributes:
-        snapshot: the cluster; its `remarks` say what is unknown about it.
-        placement: the rounds of moves, and what they change.
+        snapshot: the cluster; its `remarks` name missing data.
+        placement: the rounds of moves, and their effect.
         time_ms: when the cluster was read, since 1970.
-        forecast: the times after the plan; None without a history.
+        forecast: the forecast after the plan; None without a history.
     """
 
     snapshot: ClusterSnapshot
@@ -57,12 +57,12 @@ class ClusterPlan:
 
 
 class NoPlan(OperationFailed):
-    """No plan reaches the goal. The text says why.
+    """No plan reaches the goal. The text gives the reason.
 
     Attributes:
         snapshot: the cluster.
         time_ms: when it was read, since 1970.
-        infeasible: the limit that binds, and a remedy; None if the reason is another one.
+        infeasible: the binding limit, and a remedy; None for another reason.
     """
 
     def __init__(self, reason: Infeasible | ValueError, snapshot: ClusterSnapshot, time_ms: int):
@@ -131,7 +131,7 @@ def heal(
     """Plan moves of replicas out of directories that are too full or have failed.
 
     Args:
-        limits: when a directory is too full, and how full it may be afterwards.
+        limits: the fill that triggers moves, and the target fill.
 
     Raises:
         OperationFailed: replicas move, or the cluster cannot be understood.
@@ -158,7 +158,7 @@ def what_if(
 ) -> ClusterPlan:
     """Plan for a cluster with more or fewer brokers and directories.
 
-    All replicas leave what is removed, and the other directories are balanced.
+    All replicas leave removed brokers and directories, and the others are balanced.
 
     Args:
         added_brokers: brokers that the cluster does not have yet.

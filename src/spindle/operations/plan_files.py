@@ -70,11 +70,11 @@ def round_texts(plan: PlacementPlan) -> list[str]:
 def rollback_texts(plan: PlacementPlan, max_fill: float) -> list[str]:
     """Return, for each round, the text of a file that undoes it.
 
-    They are executed from the last round to the first one. A replica that had room on the way
-    there has room on the way back, once deleted replicas are gone.
+    They are executed from the last round to the first one. A replica that had space on the way
+    there has space on the way back, after deleted replicas are removed.
 
     Args:
-        max_fill: a file waits for deletions if a directory would exceed this share without.
+        max_fill: a file waits for deletions if a directory would otherwise exceed this share.
     """
     places = dict(enumerate(plan.places()))
     spaces = _Spaces(plan)
@@ -88,7 +88,7 @@ def rollback_texts(plan: PlacementPlan, max_fill: float) -> list[str]:
 
 
 class _Spaces:
-    """The space of directories after all rounds, with what the rounds have deleted in them."""
+    """The space of directories after all rounds, including deleted replicas of the rounds."""
 
     def __init__(self, plan: PlacementPlan) -> None:
         self._directories = plan.cluster.directories
@@ -99,7 +99,7 @@ class _Spaces:
                 self._deleted[move.source] += move.size_bytes
 
     def undo(self, planned: PlannedRound, max_fill: float) -> int:
-        """Undo a round; return how long it has to wait for deletions first, in ms."""
+        """Undo a round; return the wait for deletions before it, in ms."""
         arriving = Counter[int]()
         for move in planned.moves:
             arriving[move.source] += move.size_bytes

@@ -1,4 +1,4 @@
-"""The settings of every plan, and the cluster as a plan sees it: its sizes now and later."""
+"""The settings of every plan, and the cluster for a plan: present and forecast sizes."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +20,9 @@ class PlanSettings:
 
     Attributes:
         limits: spread and highest fill of directories, the throttle, the number of parallel moves.
-        capacity_bytes: of each directory, which then holds its replicas only; None to believe the
-            brokers.
-        history: the folder of `history.record`, for forecasts; None to look at the present sizes
-            only.
+        capacity_bytes: of each directory, which then holds only replicas; None for the brokers'
+            reports.
+        history: the folder of `history.record`, for forecasts; None to use only the present sizes.
         horizon_ms: with a history, how long after the end of a plan its limits must hold.
     """
 
@@ -34,10 +33,9 @@ class PlanSettings:
 
     @property
     def highest_fill(self) -> float:
-        """The share of a file system that copies may fill.
+        """The maximum used share of a file system during copies.
 
-        With a supposed capacity, fills of file systems say nothing, and only their last byte
-        counts.
+        With an assumed capacity, the fill of file systems is unknown, so copies may use all of it.
         """
         return 1.0 if self.capacity_bytes is not None else self.limits.max_fill
 
@@ -51,8 +49,8 @@ def read_cluster(
         own: the replicas that this execution moved away.
 
     Raises:
-        ReplicasMoving: replicas are on the move, so a plan would be wrong soon.
-        OperationFailed: the answers contradict each other, the replicas of a directory do not fit
+        ReplicasMoving: replicas are moving, so a plan would soon be wrong.
+        OperationFailed: the responses contradict each other, the replicas of a directory do not fit
             into the capacity, or there is no history of the cluster.
         ApiError, ClientError: the cluster could not be asked.
     """

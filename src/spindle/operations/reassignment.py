@@ -1,4 +1,5 @@
-"""Reassignments in the format of `kafka-reassign-partitions`, and where replicas are now."""
+"""Reassignments in the format of `kafka-reassign-partitions`, and the present places of
+replicas."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Rebuilds: replicas of a running broker are copied again from their leaders."""
+"""Rebuilds: copy replicas of a running broker again from their leaders."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from spindle.protocol.messages.describe_disks import DescribeDisksRequest, Descr
 
 _PAUSE_S: Final = 0.5
 _SILENCE_S: Final = 60.0
-"""Time for a broker that does not answer, for instance because it is restarted."""
+"""Time limit for a broker that does not respond, for instance during a restart."""
 _GONE: Final = (
     "the broker was restarted, or lost the replica: if the replica is there, it follows its leader "
     "with the log that the start found; audit it again"
@@ -36,7 +36,7 @@ def rebuild(
     Each replica leaves the ISR first, and cannot be elected until it has all committed records
     again. Its old log stays until the new one is in the ISR, and is used again if nothing is copied
     for ten minutes. The broker refuses a replica that leads, and one without which the ISR would be
-    below min.insync.replicas. If the call is cancelled, the broker goes on with the rebuild.
+    below min.insync.replicas. If the call is cancelled, the broker continues the rebuild.
 
     Returns:
         The end of each rebuild: first those that the broker refused.
@@ -44,7 +44,7 @@ def rebuild(
     Raises:
         ApiError: the broker refused all; there is no such broker.
         ClientError: the broker could not be asked, or is not a Spindle broker.
-        OperationFailed: the broker has not answered for a minute, so the ends are unknown.
+        OperationFailed: the broker has not responded for a minute, so the ends are unknown.
         Cancelled, KeyboardInterrupt: the call was cancelled.
 
     Examples:
@@ -101,7 +101,7 @@ def _ask(
 
 
 def _asked(client: WireClient, broker: int, sleep: Sleep) -> Mapping[TopicPartition, RebuildView]:
-    """Return the rebuilds of a broker; wait a while for one that does not answer."""
+    """Return the rebuilds of a broker; wait a while for one that does not respond."""
     ends_s = time.monotonic() + _SILENCE_S
     while True:
         try:

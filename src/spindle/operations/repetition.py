@@ -1,4 +1,4 @@
-"""Operations that check a cluster again and again, until they are cancelled."""
+"""Operations that run at intervals until they are cancelled."""
 
 import time
 from collections.abc import Callable
@@ -22,9 +22,9 @@ def repeat(
     """Call a function at intervals. A failure ends only a single call, and is reported.
 
     Args:
-        report_failure: gets the reason.
-        sleep: ends the repetition with an exception when the operation is cancelled.
-        is_from_begin: the interval is from one begin to the next one, not from the end.
+        report_failure: called with the reason.
+        sleep: raises an exception when the operation is cancelled.
+        is_from_begin: the interval is between two starts, not from an end to the next start.
 
     Raises:
         Cancelled, KeyboardInterrupt: the operation was cancelled.

@@ -1,7 +1,7 @@
-"""A line of a history: the answer of one broker in one sample, and back.
+"""The JSON lines of a history: each is the response of one broker in one sample.
 
-Replicas and partitions are columns for each topic, so that a line is short and Spark can read it
-with one schema (docs/guide/planning.md).
+Replicas and partitions are columns by topic, so that a line is short and Spark can read it with one
+schema (docs/guide/planning.md).
 """
 
 from collections.abc import Mapping
@@ -21,11 +21,11 @@ def sample_document(
     led: Mapping[TopicPartition, LedSample],
     error: str | None = None,
 ) -> dict[str, Any]:
-    """Return the document of a broker's answer. The first two keys are at its beginning.
+    """Return the document of a broker's response; its first two keys stay in this order.
 
     Args:
         time_ms: of the sample, since the epoch: the same for all its brokers.
-        views: None if the broker did not answer; `error` says why.
+        views: None if the broker did not respond; `error` gives the reason.
     """
     return {
         "timeMs": time_ms,
@@ -77,7 +77,7 @@ def _led_documents(led: Mapping[TopicPartition, LedSample]) -> list[dict[str, An
 
 
 def broker_sample(document: Any) -> tuple[int, BrokerSample | None]:
-    """Return the broker and its answer in a document; None if it did not answer.
+    """Return the broker and its response in a document; None if it did not respond.
 
     Raises:
         ValueError: the document is of another form.

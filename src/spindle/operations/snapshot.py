@@ -32,8 +32,8 @@ class ClusterSnapshot:
     """A cluster for the planner.
 
     Attributes:
-        remarks: about brokers and directories of which too little is known.
-        cluster_id: None if the cluster does not tell it.
+        remarks: about brokers and directories with missing data.
+        cluster_id: None if the cluster does not report it.
         silent: remarks about brokers that did not respond and topics that this user may not see.
         unexplained: directories of brokers that do not report deletions, in which more than
             `_FEW_BYTES` are neither replicas nor known to be deleted. They may be deleted replicas.
@@ -53,17 +53,17 @@ def read_snapshot(
     is_for_plan: bool = True,
     own: OwnDeletions | None = None,
 ) -> ClusterSnapshot:
-    """Ask a cluster for its brokers, partitions and log directories.
+    """Read the brokers, partitions and log directories of a cluster.
 
     Args:
-        capacity_bytes: of each directory, which then holds its replicas only; None to believe the
-            brokers.
-        is_for_plan: refuse replicas on the move, and name an option of plans in the remarks.
+        capacity_bytes: of each directory, which then holds only replicas; None for the brokers'
+            reports.
+        is_for_plan: refuse moving replicas, and name a setting of plans in the remarks.
         own: the replicas that this execution moved away.
 
     Raises:
-        ReplicasMoving: replicas are on the move, so a plan would be wrong soon.
-        OperationFailed: the answers contradict each other, or the replicas of a directory do not
+        ReplicasMoving: replicas are moving, so a plan would soon be wrong.
+        OperationFailed: the responses contradict each other, or the replicas of a directory do not
             fit into the capacity.
         ApiError, ClientError: the cluster could not be asked.
     """
@@ -86,9 +86,9 @@ def read_snapshot(
 
 
 def copied_inside(views: Sequence[LogDirView] | str) -> list[TopicPartition]:
-    """Return the replicas of a broker that go to another of its directories.
+    """Return the replicas of a broker that move to another of its directories.
 
-    A copy without its replica is left from a directory that has failed, and never ends.
+    A copy without a replica comes from a failed directory, and never completes.
     """
     if isinstance(views, str):
         return []
@@ -117,7 +117,7 @@ def refuse_moving(partitions: Sequence[TopicPartition]) -> None:
 def hidden_topics(
     view: ClusterView, answers: Mapping[int, Sequence[LogDirView] | str]
 ) -> list[str]:
-    """Return the topics of which brokers have replicas and that the metadata does not show.
+    """Return the topics that brokers have replicas of and the metadata does not list.
 
     Metadata has only the topics that a user may describe; DescribeLogDirs has all. A topic that was
     just deleted is among them, too.
@@ -153,10 +153,10 @@ def snapshot_of(
     spaces: Mapping[int, BrokerSpace] | None = None,
     own: OwnDeletions | None = None,
 ) -> ClusterSnapshot:
-    """Return the model of a cluster from the answers of its brokers.
+    """Return the model of a cluster from the responses of its brokers.
 
     Args:
-        answers: the log directories of each broker, or the reason why it did not answer.
+        answers: the log directories of each broker, or the reason why it did not respond.
         spaces: the space of deleted replicas, for brokers that responded.
         own: the replicas that this execution moved away.
 
@@ -208,7 +208,7 @@ def snapshot_of(
 
 
 def _refuse_small_capacity(capacity_bytes: int, directories: Sequence[DirectoryModel]) -> None:
-    """Refuse a capacity that a directory cannot have: fills above 100 % would be planned."""
+    """Refuse a capacity below the used bytes of a directory: its fill would be above 100 %."""
     known = [directory for directory in directories if directory.path != UNREADABLE]
     largest = max(known, key=lambda each: each.used_bytes, default=None)
     if largest is not None and largest.used_bytes > capacity_bytes:
@@ -238,7 +238,7 @@ def _directory(broker: int, found: LogDirView, capacity_bytes: int | None) -> Di
 def _with_deletions(
     model: DirectoryModel, found: LogDirView, space: BrokerSpace, own: OwnDeletions
 ) -> DirectoryModel:
-    """Return a directory with its deleted bytes, at most the bytes that no replica accounts for."""
+    """Return a directory with its deleted bytes, at most the used bytes without replicas."""
     deleted = own.bytes_of((model.broker_id, model.path))
     if space.deleted_bytes is not None:
         deleted = space.deleted_bytes.get(model.path, 0)
@@ -289,10 +289,10 @@ def _shared_space(answers: Mapping[int, Sequence[LogDirView] | str]) -> list[str
 
 
 def _seems_shared(answer: Sequence[LogDirView]) -> bool:
-    """Return whether two directories show the space of one file system.
+    """Return whether two directories report the space of one file system.
 
-    Two disks of one size may be equally full. But one file system has the replicas of both, so
-    directories whose replicas have more than the used bytes are apart. Empty ones do not matter.
+    Two disks of one size may be equally full. But one file system has the replicas of both, so if
+    these exceed the used bytes, the file systems differ. Empty directories do not matter.
     """
     known = [log_dir for log_dir in answer if log_dir.total_bytes > 0 and log_dir.usable_bytes >= 0]
     return any(_is_one_space(one, other) for one, other in combinations(known, 2))
@@ -301,7 +301,7 @@ def _seems_shared(answer: Sequence[LogDirView]) -> bool:
 def _is_one_space(one: LogDirView, other: LogDirView) -> bool:
     if one.total_bytes != other.total_bytes:
         return False
-    # Other programs write between the two looks of the broker at one file system.
+    # Other programs write between the two reports of one file system.
     few_bytes = one.total_bytes // 1000
     used_bytes = one.total_bytes - min(one.usable_bytes, other.usable_bytes)
     return (
@@ -316,7 +316,7 @@ def _partitions(
     places: Mapping[tuple[int, TopicPartition], tuple[int, int]],
     directories: list[DirectoryModel],
 ) -> list[PartitionModel]:
-    """Return the partitions; add a directory for the replicas of a broker that are nowhere."""
+    """Return the partitions; add a directory for replicas of a broker without a known directory."""
     unreadable: dict[int, int] = {}
     partitions = []
     for name, topic in sorted(view.topics.items()):

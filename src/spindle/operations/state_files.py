@@ -1,4 +1,4 @@
-"""The files in which operations keep their state: written in one step, and used by one process."""
+"""The state files of operations: written atomically, and used by one process."""
 
 import fcntl
 import json
@@ -13,10 +13,10 @@ from spindle.operations.errors import OperationFailed
 
 @contextmanager
 def naming_file(path: Path) -> Iterator[None]:
-    """Name a file in errors of the operating system that name none, such as that of a full disk.
+    """Add the file to errors of the operating system that have none, such as a full disk.
 
     Raises:
-        OSError: the one that was raised inside, with a file.
+        OSError: the error of the body, with a file.
     """
     try:
         yield
@@ -46,13 +46,13 @@ def replace_document(path: Path, document: Mapping[str, Any]) -> None:
 
 @contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
-    """Keep other executions from the file, which they would replace by what they know.
+    """Lock the file against other executions.
 
     Args:
-        what: the command that uses it, for the error.
+        what: the operation that uses it, for the error.
 
     Raises:
-        OperationFailed: such a command runs that uses the file.
+        OperationFailed: such an operation is running.
     """
     lock = path.with_name(f"{path.name}.lock")
     with lock.open("w", encoding="utf-8") as file:
@@ -61,7 +61,7 @@ def locked(path: Path, what: str) -> Iterator[None]:
         except BlockingIOError:
             raise OperationFailed(f"another {what} is running, which uses {path}") from None
         # An execution that ended between open and flock has removed the file: another one would
-        # make a new file, and lock that.
+        # create and lock a new file.
         if not lock.exists() or not os.path.samestat(os.fstat(file.fileno()), lock.stat()):
             raise OperationFailed(f"another {what} ended a moment ago: give the command again")
         try:

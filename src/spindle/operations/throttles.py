@@ -1,4 +1,4 @@
-"""Throttles of moves: rates of brokers, and the replicas of topics for which they count (KIP-73).
+"""Throttles of moves: rates of brokers, and the throttled replicas of topics (KIP-73).
 
 An execution adds its own entries to a topic, and removes only these: another execution may throttle
 other replicas of the same topic at the same time.
@@ -29,14 +29,14 @@ ThrottledReplicas = dict[str, dict[str, list[str]]]
 
 _EVERY_REPLICA: Final = "*"
 _GONE_S: Final = 5.0
-"""Time in which a broker hears that entries were removed."""
+"""Time for a broker to learn the removal of entries."""
 _PAUSE_S: Final = 0.1
 
 
 def throttle_topics(
     client: WireClient, plan: Plan, current: Mapping[TopicPartition, Sequence[int]]
 ) -> None:
-    """Let the limits of brokers count for the replicas that go to other brokers.
+    """Add the replicas that move to other brokers to the throttled replicas of their topics.
 
     Raises:
         ApiError: the cluster refused.
@@ -55,7 +55,7 @@ def throttle_brokers(
         rates: `BETWEEN_BROKERS`, `BETWEEN_DIRECTORIES`, or both.
 
     Raises:
-        ApiError: the cluster refused, or does not know a broker now.
+        ApiError: the cluster refused, or a broker is not registered now.
         ClientError: a broker could not be asked.
     """
     for broker in brokers:
@@ -119,7 +119,7 @@ def remove_throttles(client: WireClient, brokers: Sequence[int], topics: Sequenc
 def wanted_entries(
     client: WireClient, plan: Plan, current: Mapping[TopicPartition, tuple[int, ...]]
 ) -> ThrottledReplicas:
-    """Return the entries for the partitions whose replicas go to other brokers.
+    """Return the entries for the partitions whose replicas move to other brokers.
 
     A topic all of whose replicas are throttled already needs none.
 
@@ -151,7 +151,7 @@ def with_entries(one: ThrottledReplicas, other: ThrottledReplicas) -> ThrottledR
 
 
 def without_entries(one: ThrottledReplicas, other: ThrottledReplicas) -> ThrottledReplicas:
-    """Return the entries of the first that the second has not."""
+    """Return the entries of the first that are not in the second."""
     return {
         topic: {
             key: left
@@ -183,7 +183,7 @@ def entries_of(
 
 
 def add_entries(client: WireClient, entries: ThrottledReplicas) -> None:
-    """Let the limits of brokers count for these replicas, too. A deleted topic is passed over.
+    """Add entries to the throttled replicas of topics. A deleted topic is skipped.
 
     Raises:
         ApiError: the cluster refused.
@@ -197,7 +197,7 @@ def add_entries(client: WireClient, entries: ThrottledReplicas) -> None:
 
 
 def remove_entries(client: WireClient, entries: ThrottledReplicas) -> None:
-    """Take entries away; those of others stay. A deleted topic is passed over.
+    """Remove entries; those of others stay. A deleted topic is skipped.
 
     Raises:
         ApiError: the cluster refused.
@@ -228,7 +228,7 @@ def _remove(client: WireClient, topic: str, by_key: Mapping[str, list[str]]) -> 
         if not stale or time.monotonic() >= deadline:
             break
         time.sleep(_PAUSE_S)
-    # An entry of another execution is added to an empty value, so an empty one is nobody's.
+    # Other executions append to the value, so an empty value belongs to none of them.
     empty = [key for key in by_key if key in known and not known[key]]
     if empty:
         configs.alter(client, ConfigResourceType.TOPIC, topic, {}, empty)

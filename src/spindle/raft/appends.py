@@ -27,7 +27,7 @@ def append_control(core: QuorumCore, records: list[ControlRecord], now_ms: int) 
 
 
 def apply_control_records(core: QuorumCore, batch: bytes) -> None:
-    """Put the voter sets and versions of an appended control batch into force."""
+    """Use the voter sets and kraft.version levels of an appended control batch."""
     kraft_records.apply_to_history(batch, core.history, core.voters_changed)
 
 

@@ -1,6 +1,6 @@
-"""Which peers have a request under way, and which are avoided for a moment after a failure.
+"""Which peers have an open request, and which are not asked for a moment after a failure.
 
-A peer gets one request at a time, so that answers cannot overtake each other.
+A peer gets one request at a time, so that responses cannot overtake each other.
 """
 
 from collections.abc import Sequence
@@ -51,14 +51,14 @@ class Connections:
         return any(destination.id in self._in_flight for destination in destinations)
 
     def next_time_ms(self, destination_id: int) -> int:
-        """Return when `is_ready` may turn true although no answer comes."""
+        """Return when `is_ready` may become True without a response."""
         in_flight = self._in_flight.get(destination_id)
         if in_flight is not None:
             return in_flight.deadline_ms
         return self._backoff_until_ms.get(destination_id, 0)
 
     def sent(self, destination: Destination, message: Message, epoch: int, now_ms: int) -> int:
-        """Note a request and return its id."""
+        """Record a sent request and return its id."""
         self._next_id += 1
         self._in_flight[destination.id] = InFlight(
             self._next_id, destination, message, epoch, now_ms + self._request_timeout_ms
@@ -66,7 +66,7 @@ class Connections:
         return self._next_id
 
     def answered(self, request_id: int) -> InFlight | None:
-        """Return the request of an answer; None if it was given up before."""
+        """Return the request of a response; None if the request was cancelled before."""
         for destination_id, in_flight in self._in_flight.items():
             if in_flight.request_id == request_id:
                 del self._in_flight[destination_id]

@@ -53,12 +53,13 @@ class QuorumCore:
 
     Attributes:
         leader: the role of the local node if it is the leader, else None.
-        high_watermark: the highest one ever learned; a new leader's own may be unknown yet.
+        high_watermark: the highest one that this node has seen; a new leader does not know its own
+            yet.
         shutdown: whether the node leaves the quorum in an orderly way.
-        is_installing_snapshot: the disk replaces the log by a snapshot. Until that is reported
-            nothing may be appended, in any role.
+        is_installing_snapshot: the disk is replacing the log by a snapshot. Nothing may be appended
+            until it reports the end.
         ready: the work that the current step asks for.
-        story: the last role changes, for reports of faults.
+        recent_roles: the last role changes, for reports of faults.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class QuorumCore:
         self.is_installing_snapshot = False
         self.shutdown = ShutdownState.RUNNING
         self.ready = Ready()
-        self.story: deque[str] = deque(maxlen=_STORY_LENGTH)
+        self.recent_roles: deque[str] = deque(maxlen=_STORY_LENGTH)
         self.leader: Leader | None = None
         self._role: Role | None = None
         self._announced = LeaderAndEpoch()
@@ -115,11 +116,11 @@ class QuorumCore:
 
     @property
     def has_left(self) -> bool:
-        """Whether a node that is shutting down may go.
+        """Whether a node that is shutting down may stop.
 
         A former leader stays until another node leads: its vote is needed, because a follower that
-        has fetched from a leader grants no pre-vote (KIP-996). It need not stay if the voters that
-        are left are no majority.
+        has fetched from a leader grants no pre-vote (KIP-996). It need not stay if the remaining
+        voters are no majority.
         """
         if self.shutdown is not ShutdownState.HANDING_OVER or self.is_sole_voter:
             return self.is_shutting_down
@@ -159,12 +160,12 @@ class QuorumCore:
         self._role = role
         self.leader = role if isinstance(role, Leader) else None
         self.connections.reset()
-        self.story.append(f"{type(role).__name__}({role.epoch})")
+        self.recent_roles.append(f"{type(role).__name__}({role.epoch})")
         if is_durable:
             self.ready.election_state = self._election_state()
 
     def announce_leader(self) -> None:
-        """Put a change of the visible leader into `ready`."""
+        """Add a change of the visible leader to `ready`."""
         leader_id = self.leader_id
         if leader_id == self.local.key.id and self.leader_high_watermark < 0:
             leader_id = NO_LEADER
@@ -216,7 +217,7 @@ class QuorumCore:
         self.ready.log_operations.append(Truncate(offset))
 
     def raise_high_watermark(self, offset: int) -> bool:
-        """Note a high watermark; True if it is higher than the last one."""
+        """Store a high watermark; return True if it is higher than the last one."""
         if self.high_watermark is not None and offset <= self.high_watermark:
             return False
         self.high_watermark = offset
@@ -224,7 +225,7 @@ class QuorumCore:
         return True
 
     def voters_changed(self, offset: int, voters: VoterSet) -> None:
-        """Put a voter set into force that was appended at `offset`."""
+        """Use a voter set, which was appended at `offset`, from now on."""
         self.history.add_voters(offset, voters)
         if self.leader is not None:
             self.leader.progress.set_voters(voters)
@@ -259,7 +260,7 @@ class QuorumCore:
         self.wake_at(self.connections.next_time_ms(destination.id))
 
     def send_to_voter(self, voter: Voter, message: Message, now_ms: int) -> bool:
-        """Send if nothing is under way to the voter; False if something is."""
+        """Send a request unless the voter has an open one; return False if it has."""
         if not self.connections.is_ready(voter.key.id, now_ms):
             self.wake_at(self.connections.next_time_ms(voter.key.id))
             return False
@@ -275,7 +276,7 @@ class QuorumCore:
         self.ready.replies.append(Reply(token, response, read))
 
     def wake_at(self, time_ms: int) -> None:
-        """Ask for a step at `time_ms` at the latest."""
+        """Request a step at `time_ms` at the latest."""
         ready = self.ready
         if ready.wake_at_ms is None or time_ms < ready.wake_at_ms:
             ready.wake_at_ms = time_ms
@@ -287,5 +288,5 @@ class QuorumCore:
 
 
 def is_up_to_date(candidate: OffsetAndEpoch, own: OffsetAndEpoch) -> bool:
-    """Return whether a candidate's log reaches at least as far: by epoch, then by offset."""
+    """Return whether a candidate's log is at least as long as ours, by epoch, then by offset."""
     return (candidate.epoch, candidate.offset) >= (own.epoch, own.offset)

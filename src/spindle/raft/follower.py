@@ -1,6 +1,6 @@
-"""Following a leader: fetching, appending, truncating, and loading a snapshot when too far behind.
+"""Following a leader: fetch, append, truncate, and load a snapshot when too far behind.
 
-Observers that know no leader ask any node they know; its refusal names the leader.
+An observer without a leader asks any node it knows; the error response names the leader.
 """
 
 from typing import Final
@@ -126,19 +126,19 @@ def handle_fetch_response(
 
 
 def handle_refused_fetch(core: QuorumCore, role: Follower, sent: InFlight, now_ms: int) -> None:
-    """Ask for pre-votes soon: no process listens at the leader's address any more.
+    """Request pre-votes soon, because no process listens at the leader's address any more.
 
-    The pre-votes show whether the others have lost the leader, too. If only this node's way to it
-    is blocked, this node asks once, and not again before it has fetched.
+    The pre-votes show whether the other voters have lost the leader, too. If only this node cannot
+    reach it, this node asks once, and not again before it has fetched.
     """
     if role.has_fetched and sent.destination.id == role.leader_id and sent.epoch == role.epoch:
-        role.has_fetched = False  # others get the pre-vote of this node now
+        role.has_fetched = False  # this node grants pre-votes to others from now on
         deadline_ms = transitions.early_election_deadline_ms(core, now_ms)
         role.fetch_deadline_ms = min(role.fetch_deadline_ms, deadline_ms)
 
 
 def _append_fetched(core: QuorumCore, role: Follower, records: Bytes) -> bool:
-    """Append the whole and sound batches; return False if other bytes were left out."""
+    """Append the complete, valid batches; return False if other bytes were dropped."""
     position = end = 0
     is_good = True
     offset = core.log.end_offset

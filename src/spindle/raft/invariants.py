@@ -32,4 +32,4 @@ def check_invariants(core: QuorumCore) -> None:
 
 
 def _broken(core: QuorumCore, what: str) -> None:
-    raise InvariantBroken(f"{core.local.key}: {what}; roles: {list(core.story)}")
+    raise InvariantBroken(f"{core.local.key}: {what}; roles: {list(core.recent_roles)}")

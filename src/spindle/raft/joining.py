@@ -1,4 +1,4 @@
-"""A follower's part in membership: reporting its own voter record, and joining by itself.
+"""Membership requests of a follower: update its voter record, or join the voters.
 
 A voter whose endpoints or supported versions differ from the recorded ones reports it to the leader
 (KIP-853). A controller that is an observer may add itself, after removing the record of its id with

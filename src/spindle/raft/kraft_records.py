@@ -118,7 +118,7 @@ def voter_set_of(record: VotersRecord) -> VoterSet:
 def read_control_records(
     buffer: Bytes, position: int, header: BatchHeader
 ) -> Iterator[ReadControlRecord]:
-    """Yield the quorum's records in a control batch; kinds that are not known are passed over.
+    """Yield the quorum's records in a control batch; unknown types are skipped.
 
     Raises:
         CorruptRecords: the batch or a value does not parse.
@@ -132,7 +132,7 @@ def read_control_records(
 def apply_to_history(
     records: Bytes, history: VoterHistory, voters_changed: Callable[[int, VoterSet], None]
 ) -> None:
-    """Find the voter sets and kraft.version levels in batches and put them into force.
+    """Add the voter sets and kraft.version levels in batches to the history.
 
     Raises:
         CorruptRecords: a control batch does not parse.

@@ -105,7 +105,7 @@ def _remind_voters(core: QuorumCore, role: Leader, now_ms: int) -> None:
 
 
 def resign(core: QuorumCore, leader: Leader, now_ms: int) -> None:
-    """Give up leadership; the voters are asked to elect, the most advanced first."""
+    """Give up leadership and ask the voters to elect, those with the longest logs first."""
     transitions.become_resigned(core, leader.progress.voters_by_progress(), now_ms)
 
 
@@ -140,7 +140,7 @@ def poll_resigned(core: QuorumCore, role: Resigned, now_ms: int) -> None:
 
 
 def handle_end_response(role: Resigned, sent: InFlight) -> None:
-    """Note that a voter has acknowledged the end of this node's leadership."""
+    """Record that a voter has acknowledged the end of this node's leadership."""
     if sent.destination.id in role.unacknowledged_ids:
         role.unacknowledged_ids.remove(sent.destination.id)
         role.unreachable_ids.discard(sent.destination.id)
@@ -188,7 +188,7 @@ def _follow_sender(
 def handle_end_request(
     core: QuorumCore, token: int, request: EndQuorumEpochRequest, now_ms: int
 ) -> None:
-    """Elect soon after the leader has resigned: the first of its candidates does so at once."""
+    """Start an election soon, because the leader has resigned; its first candidate: at once."""
     partition = requested_partition(core, request)
     error = _check_sender(core, partition.leader_id, partition.leader_epoch)
     if error is None:

@@ -1,4 +1,4 @@
-"""Serving the log and snapshots to replicas: a fetch offset acknowledges everything before it."""
+"""Serve the log and snapshots to replicas; a fetch offset acknowledges everything before it."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
 """The log as the state machine sees it: offsets, epochs and snapshot ids, never the bytes.
 
-The view shows the log as it will be once every operation handed out so far is done. Only
-`flushed_offset` follows the disk, because acknowledgements and the high watermark depend on it.
+The view shows the log as it will be when all requested operations are done. Only `flushed_offset`
+follows the disk, because acknowledgements and the high watermark depend on it.
 """
 
 from bisect import insort
@@ -87,18 +87,18 @@ class LogView:
         self._flushes.append(self.end_offset)
 
     def flush_finished(self) -> None:
-        """Note that the oldest flush that was started is done."""
+        """Record the end of the oldest open flush."""
         self.flushed_offset = max(self.flushed_offset, self._flushes.popleft())
 
     def truncate_to(self, offset: int) -> None:
         self.end_offset = min(self.end_offset, offset)
         self.flushed_offset = min(self.flushed_offset, offset)
-        # A flush that is under way does not cover what is appended after the truncation.
+        # A running flush does not cover appends after the truncation.
         self._flushes = deque(min(end, offset) for end in self._flushes)
         self.epochs.truncate_from_end(offset)
 
     def reset_to(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Begin an empty log where a snapshot ends."""
+        """Restart with an empty log at the end of a snapshot."""
         self.start_offset = self.end_offset = self.flushed_offset = snapshot_id.offset
         self._flushes = deque(snapshot_id.offset for _ in self._flushes)
         self.epochs = EpochHistory()
@@ -109,7 +109,7 @@ class LogView:
             insort(self.snapshots, snapshot_id)
 
     def cleaned(self, start_offset: int, snapshots: Iterable[OffsetAndEpoch]) -> None:
-        """Note where the log begins, and which snapshots are left, after a clean-up."""
+        """Store the log start and the remaining snapshots after a clean-up."""
         if start_offset > self.start_offset:
             self.start_offset = start_offset
             self.epochs.truncate_from_start(start_offset)
@@ -127,7 +127,7 @@ class LogView:
         return self.end
 
     def validate(self, offset: int, epoch: int) -> Diverging | SnapshotNeeded | None:
-        """Compare the end of another log, `offset` in `epoch`, with this log; None if it fits."""
+        """Compare another log, which ends at `offset` in `epoch`, with this one; None if equal."""
         latest = self.latest_snapshot
         if offset == 0 and latest is not None:
             return SnapshotNeeded(latest)

@@ -81,7 +81,7 @@ def handle_remove(
 def handle_probe_response(
     core: QuorumCore, leader: Leader, sent: InFlight, response: ApiVersionsResponse, now_ms: int
 ) -> None:
-    """Add the voter, which has answered with its versions, if it is fit."""
+    """Add the voter, which has sent its versions, if it meets the conditions."""
     change = leader.voter_change
     if change is None or change.voter is None or not change.is_probing(sent.destination.id):
         return
@@ -103,7 +103,7 @@ def _fit_versions(
     """Return the kraft.version levels of a new voter.
 
     Raises:
-        ApiError: it cannot run the present level, or its log lags behind.
+        ApiError: it does not support the current level, or its log lags behind.
     """
     if response.error_code:
         raise ApiError(
@@ -138,7 +138,7 @@ def handle_probe_failed(core: QuorumCore, leader: Leader, sent: InFlight) -> Non
 
 
 def poll_voter_change(core: QuorumCore, role: Leader, now_ms: int) -> None:
-    """Answer a change that is committed or whose time is over."""
+    """Answer a change that is committed or has timed out."""
     change = role.voter_change
     if change is None:
         return

@@ -34,7 +34,7 @@ def requested_partition(core: QuorumCore, request: Any) -> Any:
 
 
 def is_addressed_to(core: QuorumCore, voter_id: int, directory_id: Uuid) -> bool:
-    """Return whether a request is for the local node; -1 and zero ids address every voter."""
+    """Return whether a request is for the local node; -1 and a zero id match every voter."""
     local = core.local.key
     return ReplicaKey(local.id if voter_id == -1 else voter_id, directory_id).matches(local)
 

@@ -1,4 +1,4 @@
-"""The replicas as their leader sees them: what each has fetched, and what is committed (KIP-595).
+"""The leader's view of the replicas: what each has fetched, and what is committed (KIP-595).
 
 A fetch offset acknowledges everything before it. The leader's own vote is its flushed log end.
 """
@@ -19,7 +19,7 @@ class ReplicaProgress:
 
     Attributes:
         end_offset: its last fetch offset; -1 before its first fetch in this epoch.
-        last_fetch_ms: when that came; -1 for never.
+        last_fetch_ms: time of that fetch; -1 for none.
         last_caught_up_ms: time of the last fetch that reached the leader's end offset of the
             previous fetch.
         leader_end_at_last_fetch: the leader's end offset at that fetch.
@@ -58,11 +58,11 @@ class Progress:
         self.set_voters(voters)
 
     def set_voters(self, voters: VoterSet) -> None:
-        """Put a voter set into force: removed voters become observers, added ones keep progress."""
+        """Use a new voter set: removed voters become observers, added ones keep their progress."""
         for voter_id, replica in list(self._replicas.items()):
             voter = voters.get(voter_id)
             if voter is not None and replica.key.directory_id == ZERO_UUID:
-                replica.key = voter.key  # kraft.version 1 begins: the voters' directories are known
+                replica.key = voter.key  # with kraft.version 1 the voters' directories are known
             if voter is None or voter.key != replica.key:
                 del self._replicas[voter_id]
                 if replica.last_fetch_ms >= 0:
@@ -87,7 +87,7 @@ class Progress:
         return self._observers.get(key)
 
     def fetched(self, key: ReplicaKey, offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """Note that a replica asks for `offset`: it has everything before."""
+        """Record a replica's fetch from `offset`: it has everything before."""
         replica = self.find(key)
         if replica is None:
             replica = self._observers[key] = ReplicaProgress(key)
@@ -99,7 +99,7 @@ class Progress:
                 del self._observers[key]
 
     def committed_offset(self, flushed_offset: int) -> int | None:
-        """Return the end of what a majority has; None before it holds a record of this epoch.
+        """Return the offset up to which a majority has the log; None before a record of this epoch.
 
         Records of earlier epochs count as committed only through a record of this epoch.
         """
@@ -129,7 +129,7 @@ class Progress:
 
     @property
     def needs_others(self) -> bool:
-        """False if the leader alone is a majority."""
+        """Whether the leader alone is no majority."""
         return self.voters.majority > (1 if self._is_local_voter() else 0)
 
     def voters_by_progress(self) -> list[ReplicaKey]:

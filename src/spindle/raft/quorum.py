@@ -1,8 +1,8 @@
 """The quorum's state machine: `ready = quorum.step(event, now_ms)`.
 
 Pure: no clock, no I/O; randomness is injected. `step` takes one event, lets the role do the work
-that is due at `now_ms`, and returns the work for the driver (see `ready`). Only this module looks
-at the kind of the role: it hands each event to the function of the present role.
+that is due at `now_ms`, and returns the work for the driver (see `ready`). Only this module
+distinguishes roles: it passes each event to the function of the current role.
 """
 
 from collections.abc import Callable
@@ -122,7 +122,7 @@ class Quorum:
                 self._handle_local(event, now_ms)
 
     def _handle_local(self, event: Event, now_ms: int) -> None:
-        """Apply a report of the disk or a command: to the log first, then in the present role."""
+        """Apply a disk event or a command: first to the log, then to the current role."""
         core = self.core
         match event:
             case LogFlushed():
@@ -147,7 +147,7 @@ class Quorum:
                 follower.handle_snapshot_unfit(core, role, now_ms)
 
     def _poll(self, now_ms: int) -> None:
-        """Let the role act until it stays the same."""
+        """Poll the role until it no longer changes."""
         core = self.core
         for _ in range(_MAX_MOVES_PER_STEP):
             role = core.role
@@ -208,7 +208,7 @@ class Quorum:
                     core.connections.back_off(sent.destination.id, now_ms)
                     return
             case Follower() as role, FetchSnapshotResponse() if follower.is_snapshot_lost(response):
-                role.snapshot = None  # ask anew: the leader names a snapshot that it has
+                role.snapshot = None  # fetch again: the leader then names a snapshot that it has
                 core.connections.back_off(sent.destination.id, now_ms)
                 return
             case _:
@@ -254,4 +254,4 @@ _PEER_REQUESTS: Final[dict[type[Message], tuple[Callable[..., None], Callable[..
     BeginQuorumEpochRequest: (leader_duties.handle_begin_request, BeginQuorumEpochResponse),
     EndQuorumEpochRequest: (leader_duties.handle_end_request, EndQuorumEpochResponse),
 }
-"""The requests of peers, with the response that carries an error of the request as a whole."""
+"""The requests of peers, each with the response for an error of the whole request."""

@@ -37,7 +37,7 @@ class LeaderAndEpoch(NamedTuple):
 
 
 class NotLeader(Exception):
-    """The local node does not lead the epoch in which something was to be appended."""
+    """Refuses an append: the local node does not lead this epoch."""
 
     def __init__(self, epoch: int, leader: LeaderAndEpoch) -> None:
         super().__init__(epoch, leader)
@@ -59,7 +59,7 @@ class StartUp(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """Nothing but time has passed."""
+    """Time has passed."""
 
 
 class RequestReceived(NamedTuple):
@@ -77,7 +77,7 @@ class ResponseReceived(NamedTuple):
 
 
 class RequestFailed(NamedTuple):
-    """No answer will come: the connection failed, or the peer lacks the version that is needed.
+    """The request failed: the connection broke, or the peer does not support the needed version.
 
     `is_refused` says that no process listens at the destination.
     """
@@ -96,7 +96,7 @@ class AppendRecords(NamedTuple):
 
 
 class LogFlushed(NamedTuple):
-    """The oldest `Flush` that was not answered yet is done."""
+    """The oldest open `Flush` is done."""
 
 
 class SnapshotWritten(NamedTuple):
@@ -141,7 +141,7 @@ class Resign(NamedTuple):
 
 
 class Shutdown(NamedTuple):
-    """Leave the quorum in an orderly way: resign, and take part in no election."""
+    """Leave the quorum: resign, and take part in no election."""
 
 
 Event: TypeAlias = (
@@ -179,11 +179,11 @@ class Truncate(NamedTuple):
 
 
 class Flush(NamedTuple):
-    """Put everything appended so far on the disk, then report `LogFlushed`."""
+    """Flush everything appended so far to the disk, then report `LogFlushed`."""
 
 
 class WriteSnapshotChunk(NamedTuple):
-    """Bytes of a snapshot that is being fetched; position 0 begins it anew."""
+    """Bytes of a snapshot that is being fetched; position 0 starts it again."""
 
     snapshot_id: OffsetAndEpoch
     position: int
@@ -236,7 +236,7 @@ class ReadSnapshot(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The answer to a `RequestReceived`; `read` names the bytes that the driver adds first."""
+    """The response to a `RequestReceived`; the driver first adds the bytes that `read` names."""
 
     token: int
     response: Message
@@ -248,7 +248,7 @@ class Ready:
     """The work that a step asks for, in the order of the fields.
 
     Attributes:
-        election_state: to be in the file, synced, before anything else is done.
+        election_state: written to the file and synced before the other fields are handled.
         log_operations: to be done in order on the metadata directory.
         requests: to be sent; answers come back as events.
         replies: answers to received requests.

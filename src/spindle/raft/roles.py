@@ -29,7 +29,7 @@ class VoteCount:
         self._answers: dict[int, bool] = {}
 
     def record(self, voter_id: int, is_granted: bool) -> None:
-        """Note an answer; an answer from outside the voter set does not count."""
+        """Record a response; one from outside the voter set does not count."""
         if self._voters.get(voter_id) is not None:
             self._answers[voter_id] = is_granted
 
@@ -118,7 +118,7 @@ class ParkedFetch(NamedTuple):
 
 @dataclass(slots=True)
 class VoterChange:
-    """A change of the voter set and who waits for it; there is at most one (KIP-853).
+    """A change of the voter set, and the request that waits for it; there is at most one (KIP-853).
 
     Attributes:
         stage: `probing` while the new voter's versions are asked for, `committing` once its
@@ -149,7 +149,7 @@ class Leader(_Role):
         begin_deadline_ms: when a voter that does not fetch gets BeginQuorumEpoch again, by id.
         reported_voters: voters as they described themselves under kraft.version 0, by id.
         parked_fetches: by the token of their request.
-        voter_change: the change of the voter set that is under way.
+        voter_change: the running change of the voter set.
     """
 
     is_settled: ClassVar[bool] = True
@@ -174,7 +174,7 @@ class Leader(_Role):
 
 @dataclass(slots=True)
 class SnapshotFetch:
-    """A snapshot on its way from the leader, and how many bytes of it are here."""
+    """A snapshot that is being fetched from the leader, and the bytes received so far."""
 
     snapshot_id: OffsetAndEpoch
     position: int = 0
@@ -182,7 +182,7 @@ class SnapshotFetch:
 
 @dataclass(slots=True)
 class Follower(_Role):
-    """Fetches from the leader. Observers are followers, too, but let no fetch time out."""
+    """Fetches from the leader. Observers are followers, too, but have no fetch timeout."""
 
     is_settled: ClassVar[bool] = True
     epoch: int
@@ -205,7 +205,7 @@ class Follower(_Role):
 
 @dataclass(slots=True)
 class Resigned(_Role):
-    """Led this epoch, and neither leads nor votes in it again. Asks the voters to elect."""
+    """Has led this epoch and resigned: does not lead or vote in it again. Asks for an election."""
 
     is_settled: ClassVar[bool] = True
     leader_endpoints: ClassVar[tuple[Endpoint, ...]] = ()

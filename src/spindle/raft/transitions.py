@@ -1,6 +1,6 @@
-"""Role changes: how a node comes into each role, and how long it waits there.
+"""Role changes: how a node enters each role, and how long it waits there.
 
-The moves that are allowed, and what each role holds, stand in `roles`.
+`roles` defines the legal moves and the state of each role.
 """
 
 from typing import Final
@@ -81,7 +81,7 @@ def become_candidate(core: QuorumCore, now_ms: int) -> None:
 
 
 def become_resigned(core: QuorumCore, candidates: list[ReplicaKey], now_ms: int) -> None:
-    """Give up the leadership; `candidates` are to be elected next, the first one first."""
+    """Give up the leadership; `candidates` are the preferred successors, best first."""
     role = core.role
     core.enter(
         Resigned(
@@ -119,7 +119,7 @@ def enter_stored_role(core: QuorumCore, now_ms: int) -> None:
 def learn_leader(
     core: QuorumCore, leader_id: int, epoch: int, endpoints: tuple[Endpoint, ...], now_ms: int
 ) -> None:
-    """Follow the leader that a peer has named, if its epoch or the leader is news."""
+    """Follow the leader that a peer has named, if the epoch or the leader is new."""
     if epoch > LAST_EPOCH:
         return
     if not endpoints and (voter := core.voters.get(leader_id)) is not None:
@@ -159,7 +159,7 @@ def election_backoff_ms(core: QuorumCore) -> int:
 
 
 def new_leader(core: QuorumCore, granting_ids: list[int], now_ms: int) -> Leader:
-    """Make the role of a leader whose epoch begins at the end of the log."""
+    """Return the role of a leader whose epoch begins at the end of the log."""
     start_offset = core.log.end_offset
     progress = Progress(core.local.key, core.voters, start_offset, now_ms)
     return Leader(core.epoch, start_offset, granting_ids, progress, core.local.endpoints)

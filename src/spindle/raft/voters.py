@@ -35,7 +35,7 @@ class ReplicaKey(NamedTuple):
 
 
 def voter_endpoints(rows: Iterable[Any]) -> tuple[Endpoint, ...]:
-    """Return listeners as the quorum's messages and records carry them: name, host and port."""
+    """Return listeners in the form of the quorum's messages and records: name, host and port."""
     return tuple(Endpoint(row.name, row.host, row.port) for row in rows)
 
 
@@ -97,14 +97,14 @@ class VoterSet:
 
     @property
     def majority(self) -> int:
-        """How many voters are a majority."""
+        """The number of voters that form a majority."""
         return len(self._by_id) // 2 + 1
 
     def get(self, voter_id: int) -> Voter | None:
         return self._by_id.get(voter_id)
 
     def contains(self, key: ReplicaKey) -> bool:
-        """Return whether the key is that of a voter; the zero directory id in the set fits any."""
+        """Return whether the key is a voter's; a zero directory id in the set matches any."""
         voter = self._by_id.get(key.id)
         return voter is not None and voter.key.matches(key)
 
@@ -150,7 +150,7 @@ class VoterHistory:
 
     @property
     def voters_offset(self) -> int | None:
-        """Where the set in force was recorded; None for the configured one."""
+        """Offset of the record of the current set; None for the configured one."""
         return self._sets[-1][0] if self._sets else None
 
     def voters_before(self, offset: int) -> VoterSet:

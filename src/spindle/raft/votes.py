@@ -1,4 +1,4 @@
-"""Elections: pre-votes, votes, and what is answered to them (KIP-595, KIP-996)."""
+"""Elections: pre-votes, votes, and the responses to both (KIP-595, KIP-996)."""
 
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import OffsetAndEpoch
@@ -37,7 +37,7 @@ def handle_vote_request(core: QuorumCore, token: int, request: VoteRequest, now_
 def can_grant(
     core: QuorumCore, candidate: ReplicaKey, log_end: OffsetAndEpoch, *, is_pre_vote: bool
 ) -> bool:
-    """Return whether the local node would give, or gives, its vote in the current epoch."""
+    """Return whether the local node grants its vote or pre-vote in the current epoch."""
     role = core.role
     is_fit = is_up_to_date(log_end, core.log.end)
     if is_pre_vote:
@@ -135,6 +135,6 @@ def _ask_for_votes(
 
 
 def handle_vote_unsupported(role: Prospective) -> None:
-    """Count the pre-votes of voters that do not know them as granted."""
+    """Count a voter that does not support pre-votes as granting one."""
     for voter_id in role.votes.unanswered_ids:
         role.votes.record(voter_id, True)

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 def make_authorizer(config: NodeConfig, steady_ms: Callable[[], int]) -> Authorizer:
-    """Return the authorizer of a node's configuration, without ACLs.
+    """Return the configured authorizer of a node, still without ACLs.
 
     Raises:
         ConfigError: the configuration names another authorizer than Kafka's standard one.
@@ -33,7 +33,7 @@ class AclFollower(MetadataPublisher):
     """Gives each change of the ACLs to the authorizer.
 
     Args:
-        high_watermark: end of what is known to be committed. As soon as the ACLs up to there are
+        high_watermark: the committed end of the metadata log. When the ACLs up to this offset are
             loaded, the authorizer decides.
 
     Attributes:

@@ -1,7 +1,7 @@
-"""Tasks that run beside the requests of a node: the one way to start and end them.
+"""Start and end the background tasks of a node.
 
-An exception that a task does not expect is an error in this program. It goes to the event loop's
-exception handler, which logs it, and a repeated task goes on.
+An exception that a task does not expect is a bug. It goes to the event loop's exception handler,
+which logs it, and a repeated task continues.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ def run_forever(
     pause_s: float = PAUSE_S,
     delay_s: float = 0.0,
 ) -> "asyncio.Task[None]":
-    """Start a task that calls `turn` again and again until it is cancelled.
+    """Start a task that calls `turn` repeatedly until it is cancelled.
 
     Args:
         turn: waits for something in each call, so that other tasks run in between.
@@ -82,6 +82,6 @@ def _report(task: "asyncio.Task[None]") -> None:
 
 
 def log_failure(name: str, error: BaseException) -> None:
-    """Hand an exception that nobody expects to the event loop's exception handler."""
+    """Pass an unexpected exception to the event loop's exception handler."""
     loop = asyncio.get_running_loop()
     loop.call_exception_handler({"message": f"{name}: unexpected failure", "exception": error})

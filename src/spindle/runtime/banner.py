@@ -24,7 +24,7 @@ def identity_lines(config: NodeConfig, cluster_id: str) -> Iterator[str]:
 
 
 def listener_lines(listeners: Sequence[Listener], advertised: Sequence[Endpoint]) -> Iterator[str]:
-    """Yield the lines about listeners, with the ports that are really bound."""
+    """Yield the lines about listeners, with the bound ports."""
     names = {endpoint.listener: endpoint for endpoint in advertised}
     for listener in listeners:
         line = f"listener {listener.name} on {listener.host or '*'}:{listener.port}"
@@ -54,6 +54,6 @@ def directory_lines(
 
 
 def level_line(image: MetadataImage) -> str:
-    """Return a line with the finalized features, which decide the formats that are written."""
+    """Return a line with the finalized features; they decide the formats of records."""
     levels = ", ".join(f"{name} {level}" for name, level in sorted(image.features.levels.items()))
     return f"features: {levels or 'none'}; metadata up to offset {image.provenance.last_offset}"

@@ -1,7 +1,7 @@
 """Detached threads for blocking work; not joined at exit.
 
-The threads of the event loop's executor are few, shared by all, and joined at the end. So work that
-may hang, because of a file system or of a server, must not use them.
+The event loop's executor has few threads, which all callers share and which are joined at exit.
+Work that may hang on a file system or a server must not use them.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ _LIMIT_S: Final = 10.0
 
 
 async def on_own_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Return what the function returns on a thread of its own; it has no limit of time."""
+    """Run the function on its own thread, without a time limit; return its result."""
     return await asyncio.wrap_future(_begin(function, *args))
 
 
 class StoreReads:
-    """Reads of stores with a limit of 10 s each. Not for several threads at once.
+    """Reads of stores with a time limit. Not thread-safe.
 
     Args:
         what: names the stores in errors.
@@ -38,7 +38,7 @@ class StoreReads:
         self._late: list[Future[object]] = []
 
     async def read(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Return what the function returns.
+        """Return the function's result.
 
         Raises:
             ConfigError: the limit has passed, or earlier reads still hang.
@@ -51,7 +51,7 @@ class StoreReads:
             raise self._too_late(future) from None
 
     def read_blocking(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Return what the function returns, as `read` does. It blocks."""
+        """Return the function's result, as `read` does, but block the thread."""
         future = self._begin(function, *args)
         try:
             return future.result(_LIMIT_S)
@@ -73,7 +73,7 @@ class StoreReads:
 
 def _begin(function: Callable[[*Ts], T], *args: *Ts) -> "Future[T]":
     future: Future[T] = Future()
-    # From here on nobody can cancel it, so that the thread can set the outcome in any case.
+    # From here on it cannot be cancelled, so the thread can always set the outcome.
     future.set_running_or_notify_cancel()
 
     def run() -> None:

@@ -3,8 +3,8 @@
 A new `bytearray` is filled with zeros, in pages that the system may have to provide first. (Where
 the heap keeps its large blocks, see `runtime.memory`, no gain was measured: benchmarks/README.md.)
 Frames are passed on as views: to the thread of a directory, to a fetch that waits for the records,
-to a socket. Nothing reports when the last view is gone. But a `bytearray` refuses to change its
-size as long as a view of it exists in any thread; this is tried before a buffer is lent again.
+to a socket. Nothing reports the end of the last view. But a `bytearray` cannot be resized while a
+view of it exists in any thread; this is tried before a buffer is reused.
 """
 
 from collections import deque
@@ -13,15 +13,15 @@ from typing import Final
 _STEP_BYTES: Final = 64 * 1024
 """Sizes of buffers are multiples of it, so that frames of nearly the same size share them."""
 _MAX_TRIES: Final = 8
-"""Buffers that are looked at for one frame."""
+"""Maximum number of buffers that are tried for one frame."""
 
 
 class FrameBuffers:
-    """Buffers that were lent before, the one that was lent last at the end.
+    """Buffers for reuse, in the order of their last use.
 
     Args:
-        max_bytes: of all buffers together. A buffer that is dropped because of it, or that is
-            larger than a quarter of it, ends with its last view.
+        max_bytes: of all buffers together. A buffer beyond this limit, or larger than a quarter of
+            it, is not reused: it is freed with its last view.
     """
 
     __slots__ = ("_buffers", "_max_bytes", "size_bytes")

@@ -1,8 +1,8 @@
 """Bytes of a connection in, whole frames out, for client and server connections.
 
 Small frames are cut from a buffer, which a connection has only while it contains a part of a frame.
-A large frame is received straight into its own memory, which is passed on without a copy: the
-answer to a follower's fetch has megabytes. `FrameBuffers` lends that memory.
+A large frame is received directly into its own memory, which is passed on without a copy: the
+response to a follower's fetch has megabytes. `FrameBuffers` lends that memory.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,8 +31,7 @@ class FrameReceiver:
     Args:
         max_frame_bytes: a frame whose size field is larger is a violation.
         limit_name: the name of that limit in the text of the violation.
-        first_allocation_bytes: a frame whose size field is larger gets its memory as its bytes
-            arrive.
+        first_allocation_bytes: the memory of a larger frame grows as its bytes arrive.
 
     Attributes:
         large_bytes: size of the large frame that is being received, 0 if there is none.
@@ -84,21 +83,20 @@ class FrameReceiver:
         return self._small_view[self._end :]
 
     def received(self, count: int) -> Iterable[memoryview]:
-        """Return the frames that are complete with `count` more bytes in the buffer, without their
-        sizes.
+        """Return the frames that `count` more bytes complete, without their size fields.
 
-        The caller may write to the frames, and must go through all of them before the next bytes
-        come.
+        The caller may write to the frames, and must process all of them before the next bytes
+        arrive.
 
         Raises:
-            ProtocolViolation: after the frames before it, a size that is not accepted.
+            ProtocolViolation: a size field is invalid; raised after the frames before it.
         """
         if not self.large_bytes:
             self._end = end = self._end + count
             if not self._start and end > 4:
                 (size,) = _SIZE.unpack_from(self._small)
                 if size + 4 == end and size <= self._max_frame_bytes:
-                    # The common case: just one whole frame has come.
+                    # The common case: exactly one complete frame.
                     frame = memoryview(self._small[4:end])
                     self._end = 0
                     self._drop_small()
@@ -112,13 +110,13 @@ class FrameReceiver:
         return (frame,)
 
     def drop(self) -> None:
-        """Forget what has come of a frame."""
+        """Drop the received part of a frame."""
         self._start = self._end = 0
         self._drop_large()
         self._drop_small()
 
     def _cut(self) -> Iterator[memoryview]:
-        """Take whole frames out of the small buffer; begin a large one where it is due."""
+        """Cut complete frames from the small buffer; start a large frame if one begins."""
         small, start, end = self._small, self._start, self._end
         while end - start >= 4:
             (size,) = _SIZE.unpack_from(small, start)
@@ -168,7 +166,7 @@ class FrameReceiver:
         self._large = _NO_VIEW
 
     def _drop_small(self) -> None:
-        """Let another connection have the buffer while nothing is in it."""
+        """Return the empty buffer, so that another connection can use it."""
         if self._small is not _NO_BYTES:
             if len(_free_buffers) < _MAX_FREE_BUFFERS:
                 _free_buffers.append(self._small)

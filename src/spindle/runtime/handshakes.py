@@ -1,7 +1,7 @@
-"""TLS handshakes under way: limited in time and number, and one step for each turn of the loop.
+"""Running TLS handshakes: limited in time and number, one step per iteration of the event loop.
 
-A handshake costs a millisecond and more of the event loop. So if many clients connect at once, the
-loop serves all other connections between two steps.
+A handshake takes a millisecond or more of the event loop. If many clients connect at once, the loop
+serves all other connections between two steps.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ _MAX_ENTRIES: Final = 1000
 
 
 class PeerRefused(Exception):
-    """This side does not accept the peer, although TLS does."""
+    """The node refuses the peer, although TLS accepts it."""
 
 
 class Handshake(Protocol):
     """A connection in its handshake."""
 
     def step(self) -> None:
-        """Go on with the handshake."""
+        """Run the next step of the handshake."""
         ...
 
     def fail(self, error: Exception) -> None:
@@ -33,8 +33,8 @@ class Handshakes:
 
     Args:
         limit_s: a longer handshake ends with a TimeoutError.
-        most: if there are more, the oldest one ends with a TimeoutError, because a peer that means
-            to connect needs a fraction of a second.
+        most: if there are more, the oldest one ends with a TimeoutError: a real handshake takes a
+            fraction of a second.
     """
 
     def __init__(self, limit_s: float = _LIMIT_S, most: int = _MAX_ENTRIES) -> None:
@@ -55,11 +55,11 @@ class Handshakes:
             self._timer = self._loop.call_later(self._limit_s, self._end_old)
         if len(self._under_way) > self._most:
             next(iter(self._under_way)).fail(
-                TimeoutError(f"more than {self._most} handshakes are under way")
+                TimeoutError(f"more than {self._most} handshakes are running")
             )
 
     def ask_turn(self, handshake: Handshake) -> None:
-        """Let the handshake go on, after those that wait already."""
+        """Queue the next step of the handshake."""
         self._waiting.append(handshake)
         if len(self._waiting) == 1:
             self._loop.call_soon(self._next)
@@ -69,7 +69,7 @@ class Handshakes:
         self._under_way.pop(handshake, None)
 
     def _next(self) -> None:
-        # It stays in the queue until it is done, so that none is scheduled besides.
+        # It stays in the queue until it is done, so that no other is scheduled meanwhile.
         try:
             self._waiting[0].step()
         finally:

@@ -1,7 +1,7 @@
 """The machine that a node runs on: clocks, randomness, disks, ports.
 
-Besides the event loop, this is a node's only access to the outside world, so that a simulation
-runs the very same node on disks, clocks and a network of its own.
+Besides the event loop, this is a node's only access to the outside world, so that a simulation can
+run the same node on simulated disks, clocks and networks.
 """
 
 import asyncio
@@ -40,17 +40,17 @@ class Machine(Protocol):
     random: Random
 
     def wall_clock_ms(self) -> int:
-        """Return the wall clock in ms since the epoch: it stamps records and measures nothing."""
+        """Return the wall clock in ms since the epoch, for timestamps, never for durations."""
         ...
 
     def steady_clock_ms(self) -> int:
-        """Return milliseconds since the epoch by a clock that never goes back."""
+        """Return ms since the epoch by a monotonic clock."""
         ...
 
     def new_uuid(self) -> Uuid: ...
 
     def file_system(self, directories: Sequence[str]) -> FileSystem:
-        """Return the disks; the operations in these directories are measured."""
+        """Return the file system; it measures the operations in these directories."""
         ...
 
     def open_directory(
@@ -59,7 +59,7 @@ class Machine(Protocol):
         """Return the I/O thread of a directory. Call on the event loop.
 
         Args:
-            hang_limit_s: a disk that has not answered for so long has failed.
+            hang_limit_s: a disk that has not responded for this long has failed.
         """
         ...
 
@@ -73,11 +73,11 @@ class Machine(Protocol):
         ...
 
     def open_files_limit(self) -> int:
-        """Return how many descriptors the process may have."""
+        """Return the limit of file descriptors of the process."""
         ...
 
     def device_health(self, directories: Sequence[str]) -> Mapping[str, DeviceHealth]:
-        """Return what is known of the devices below directories, by path. Does not wait."""
+        """Return the known health of the devices below directories, by path. Does not wait."""
         ...
 
     async def listen(self, name: str, host: str, port: int) -> Any:
@@ -90,7 +90,7 @@ class Machine(Protocol):
 
 
 class _HeldDirectory(DirectoryLock):
-    """The lock of a directory, whose files must stay on one file system while it is held."""
+    """The lock of a directory, which must stay on the same file system while it is held."""
 
     def __init__(self, path: str, files: InstrumentedFileSystem) -> None:
         super().__init__(path)

@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 _SHUTDOWN_S: Final = 30.0
 """Time for a broker to transfer the leadership of its partitions."""
 _FAREWELL_S: Final = 1.0
-"""Time for a failing broker to have the controller fence it, so that its session need not end."""
+"""Time for a failing broker to be fenced by the controller before its session ends."""
 _DISK_S: Final = 10.0
 """Time for a directory's thread to finish its work; a thread that hangs longer is abandoned."""
 _QUORUM_STOP_S: Final = 5.0
@@ -58,17 +58,17 @@ _QUORUM_STOP_S: Final = 5.0
 
 
 class Node:
-    """The parts of one process. Made and used on its event loop.
+    """The parts of one process, created and used on its event loop.
 
     Attributes:
-        before_quorum_stop: awaited, for a limited time, when the broker has stopped and the quorum
-            still has the node: other brokers may need the quorum for their own stop.
+        before_quorum_stop: awaited, for a limited time, after the stop of the broker and before the
+            stop of the quorum member: other brokers may need the quorum for their own stop.
     """
 
     def __init__(self, config: NodeConfig, machine: Machine | None = None) -> None:
         self._config = config
         self._machine = machine or LocalMachine()
-        # From here on, directories are named by their absolute paths, as in Kafka.
+        # From now on, directories have absolute paths, as in Kafka.
         self._configured = [os.path.abspath(path) for path in config.log_dirs]
         self._log_dirs = self._configured
         self._metadata_log_dir = os.path.abspath(config.metadata_log_dir)
@@ -207,7 +207,7 @@ class Node:
         return controller
 
     def _dynamic_values(self) -> Mapping[str, str]:
-        """Return the dynamic values of this node, by the newest metadata."""
+        """Return the dynamic values of this node from the newest metadata."""
         return self.publisher.image.configs.dynamic_values(self._config.node_id)
 
     def _log_banner(
@@ -268,7 +268,7 @@ class Node:
         )
 
     def _open_directories(self, identities: DirectoryIdentities) -> None:
-        """Lock every directory and give it its thread."""
+        """Lock every directory and start its thread."""
         self._directories.open(self._metadata_log_dir, None, is_vital=True)
         for path in dict.fromkeys(self._log_dirs):
             if path != self._metadata_log_dir:
@@ -327,7 +327,7 @@ class Node:
         return BrokerServer(environment, self.request_metrics)
 
     async def _bind_controller_listeners(self, tls: TlsListeners) -> list[Listener]:
-        """Take the controller ports first: the quorum must be able to name them."""
+        """Bind the controller ports first: the quorum's messages name them."""
         listeners = [
             Listener(e.listener, e.host, e.port, {}, tls.security_of(e), self._sasl_rules(e))
             for e in self._config.controller_listeners
@@ -352,12 +352,12 @@ class Node:
         return reachable(self._config.advertised_controller_listeners, bound)
 
     async def _unless_fatal(self, task: "asyncio.Task[None]") -> None:
-        """Wait for the work, or for a fault that makes it useless."""
+        """Wait for the work, or for a fault of the node."""
         stopped = asyncio.create_task(self._stopped.wait())
         try:
             await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            # Nothing may go on after the node has stopped.
+            # Nothing may run after the node has stopped.
             await end(task, stopped)
             raise
         await end(stopped)
@@ -454,5 +454,5 @@ class Node:
                 await work
         except TimeoutError:
             log.error("a part of the node did not stop in %.0f s", _SHUTDOWN_S + _DISK_S)
-        except Exception:  # go on with the next part
-            log.exception("a part of the node did not stop in order")
+        except Exception:  # continue with the next part
+            log.exception("a part of the node failed to stop")

@@ -64,7 +64,7 @@ async def run(
 
     loop.set_exception_handler(log_unhandled)
     for number in _STOP_SIGNALS:
-        # Under nohup a node outlives its terminal.
+        # Under nohup a node ignores the end of its terminal.
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             loop.add_signal_handler(number, terminate, number)
     fatal: str | None = "the node did not start"
@@ -72,8 +72,8 @@ async def run(
         await node.start()
         if not node.is_stopping:
             log.info("[KafkaRaftServer nodeId=%d] Kafka Server started", config.node_id)
-            # Exclude the metadata image from later garbage collections. To collect before finds
-            # next to nothing, and clients would wait for it.
+            # Exclude the metadata image from later garbage collections. A collection before would
+            # find almost nothing, and clients would wait for it.
             gc.freeze()
             if on_ready is not None:
                 on_ready(node)
@@ -88,7 +88,7 @@ async def run(
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return an event loop of uvloop, or of asyncio where uvloop is missing."""
+    """Return an event loop of uvloop, or of asyncio if uvloop is not installed."""
     try:
         import uvloop
     except ImportError:
@@ -112,7 +112,7 @@ def run_node(
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     keep_large_buffers()
     raise_limit()
-    # Reference counts free the objects of records and requests; cycles are rare.
+    # Reference counts free the objects of records and requests, so collections are rarely needed.
     gc.set_threshold(*_GC_THRESHOLDS)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(run(config, on_ready, machine))

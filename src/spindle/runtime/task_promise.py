@@ -1,4 +1,4 @@
-"""A promise of what a coroutine returns."""
+"""A promise of the result of a coroutine."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def promise_of(work: Awaitable[T]) -> Promise[T]:
-    """Start the work and promise its result; to cancel the promise cancels the work.
+    """Start the coroutine and return a promise of its result; cancelling the promise cancels it.
 
     If the work itself is cancelled, the promise fails with `CancelledError`.
     """

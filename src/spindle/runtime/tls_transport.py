@@ -1,8 +1,8 @@
 """TLS between a socket's transport and the protocol of a connection, on either side.
 
-The protocol gets its transport at once: a connection counts as one during its handshake, and may be
-closed in it. Bytes that it writes before the end of the handshake are sent afterwards. Bytes are
-decrypted straight into the buffer of the protocol, and encrypted only as fast as the peer takes
+The protocol gets its transport at once: a connection counts, and may be closed, during its
+handshake. Bytes that it writes before the end of the handshake are sent afterwards. Bytes are
+decrypted directly into the buffer of the protocol, and encrypted only as fast as the peer reads
 them.
 """
 
@@ -21,14 +21,15 @@ _RECEIVED_BYTES: Final = 64 * 1024
 _RECORD_BYTES: Final = 16 * 1024
 """The largest record of TLS. Smaller pieces are joined up to this size."""
 _CHUNK_BYTES: Final = 64 * 1024
-"""Encrypted in one step; the memory that OpenSSL keeps for a connection grows with it."""
+"""Bytes encrypted in one step; the memory that OpenSSL keeps for a connection grows with it."""
 _MAX_ENCRYPTED_BYTES: Final = 256 * 1024
-"""Of one connection, that wait for the socket. The rest waits as it is."""
+"""Maximum encrypted bytes of one connection that wait for the socket. Further bytes wait
+unencrypted."""
 _of_thread: Final = threading.local()
 
 
 def _receive_buffer() -> memoryview:
-    """Return the memory into which all connections of this event loop receive."""
+    """Return the receive buffer that all connections of this event loop share."""
     try:
         buffer: memoryview = _of_thread.buffer
     except AttributeError:
@@ -48,7 +49,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     Args:
         server_hostname: the name that the certificate of the server must have; None for a server.
         on_secured: called at the end of the handshake, before the first byte of the peer is passed
-            on. A PeerRefused of it ends the connection.
+            on. If it raises PeerRefused, the connection ends.
         on_failed: called if the handshake fails; `inner` then loses its connection.
     """
 
@@ -120,8 +121,8 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
-        # The requests of a client that takes no answers would pile up. A server is trusted: two
-        # sides that both wait for each other would wait for ever.
+        # The requests of a client that reads no responses would pile up. A server is trusted: two
+        # sides that both wait for each other would wait forever.
         if self._is_secured and self._transport is not None and self._tls.server_side:
             self._transport.pause_reading()
 
@@ -143,14 +144,14 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._read()
         elif self._transport is not None:
             self._has_received = True
-            # Not a byte more is kept for a handshake that waits for its turn.
+            # While a handshake waits for its turn, nothing more is received.
             self._transport.pause_reading()
             self._handshakes.ask_turn(self)
 
     # -- the handshake
 
     def step(self) -> None:
-        """Go on with the handshake, as far as the bytes of the peer allow."""
+        """Continue the handshake with the bytes received so far."""
         transport = self._transport
         if transport is None or self._is_closing:
             return
@@ -173,7 +174,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._read()
 
     def fail(self, error: Exception) -> None:
-        """End the connection in its handshake, and tell the peer by an alert."""
+        """End the connection during its handshake, and send an alert to the peer."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -187,9 +188,10 @@ class TlsTransport(asyncio.BufferedProtocol):
     # -- from the peer to the protocol
 
     def _read(self) -> None:
-        """Pass on what can be decrypted, while the protocol reads and the peer takes answers.
+        """Pass decrypted bytes on while the protocol reads and the peer reads its responses.
 
-        A peer that takes nothing is not read from, because OpenSSL may answer messages by itself.
+        Nothing is read from a peer that does not read, because OpenSSL may answer messages by
+        itself.
         """
         if self._is_reading:
             return
@@ -206,7 +208,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._send_outgoing()
 
     def _pass_on(self) -> bool:
-        """Fill one buffer of the protocol; return False if the next record is not complete."""
+        """Fill one buffer of the protocol; return False if the next TLS record is incomplete."""
         view = self._inner.get_buffer(-1)
         assert isinstance(view, memoryview)
         filled, room = 0, len(view)
@@ -214,7 +216,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         read, incoming, pending = self._tls.read, self._incoming, self._tls.pending
         try:
             while True:
-                # The stubs do not know that a memoryview will do.
+                # The type stubs do not list memoryview.
                 count = cast(int, read(room - filled, cast(bytearray, view[filled:])))
                 filled += count
                 is_end = not count
@@ -224,7 +226,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             is_whole = False
         except ssl.SSLError as error:
             failure = _without_traceback(error)
-        # Without bytes, too, so that the protocol can let go of the buffer.
+        # Called without bytes, too, so that the protocol can release the buffer.
         self._inner.buffer_updated(filled)
         if failure is not None:
             self._failure = failure
@@ -246,7 +248,7 @@ class TlsTransport(asyncio.BufferedProtocol):
                 self._loop.call_soon(self._go_on_reading)
 
     def _go_on_reading(self) -> None:
-        """Pass on what was received before the pause, then receive."""
+        """Pass on the bytes received before the pause, then receive."""
         self._read()
         if self._transport is not None and not (self._must_not_receive or self._is_closing):
             self._transport.resume_reading()
@@ -271,7 +273,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._inner.pause_writing()
 
     def _encrypt(self) -> None:
-        """Encrypt and send, until the socket is full."""
+        """Encrypt and send until the socket is full."""
         backlog = self._backlog
         while backlog and not self._is_write_paused:
             data = self._next_piece()
@@ -292,7 +294,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._inner.resume_writing()
 
     def _next_piece(self) -> Bytes:
-        """Take the bytes for one step: a part of a large piece, or small pieces together."""
+        """Return the bytes for one step: a part of a large piece, or several small pieces."""
         backlog = self._backlog
         data = backlog.popleft()
         if len(data) > _CHUNK_BYTES:
@@ -314,7 +316,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     # -- the rest of a transport
 
     def close(self) -> None:
-        """Close after everything that was written has been sent."""
+        """Close after all written bytes have been sent."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -326,7 +328,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         if self._is_secured:
-            with suppress(ssl.SSLError):  # the peer's own end need not be awaited
+            with suppress(ssl.SSLError):  # the peer's close need not be awaited
                 self._tls.unwrap()
             self._send_outgoing()
         self._transport.close()
@@ -345,7 +347,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         return unsent + self._backlog_bytes
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set how many bytes may wait unencrypted until the protocol is paused."""
+        """Set the number of unencrypted bytes at which the protocol is paused."""
         if high is not None:
             self._max_backlog_bytes = high
 

@@ -1,1 +1,2 @@
-"""The commands for people that show and change what a cluster stores, one module per noun."""
+"""Commands that show and change the objects of a cluster (topics, groups, users, ...), one module
+each."""

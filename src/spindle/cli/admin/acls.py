@@ -65,7 +65,7 @@ def acls() -> None:
 
 
 def _resources(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that name resources; the function gets `resources`."""
+    """Add the options that name resources; the function receives them as `resources`."""
 
     @click.option("--topic", "topics", multiple=True, metavar="NAME", help="A topic; * for all.")
     @click.option("--group", "groups", multiple=True, metavar="NAME", help="A group; * for all.")
@@ -145,7 +145,7 @@ def list_command(
 @click.argument("words", nargs=-1, required=True, metavar="OPERATION...", type=_WORDS)
 @_resources
 @click.option(
-    "--deny", is_flag=True, help="Deny the operations; a denial outweighs all that allow."
+    "--deny", is_flag=True, help="Deny the operations; an ACL that denies takes precedence."
 )
 @click.option(
     "--host",
@@ -229,7 +229,7 @@ def _required(resources: Sequence[Resource]) -> Sequence[Resource]:
 
 
 def _operations(words: Sequence[str], kind: ResourceType) -> list[Operation]:
-    """Return the operations that words mean for a type of resource.
+    """Return the operations that words stand for on a type of resource.
 
     Raises:
         click.UsageError: the type has no such operation.

@@ -71,7 +71,7 @@ _kind = click.argument("kind", metavar="TYPE", type=click.Choice(list(_KINDS)))
 @click.argument("kind", metavar="[TYPE]", required=False, type=click.Choice(_LISTED))
 @cluster_command
 def list_command(client: WireClient, as_json: bool, kind: str | None) -> None:
-    """List the topics, brokers, groups and client metrics that have settings of their own.
+    """List the topics, brokers, groups and client metrics with dynamic settings.
 
     TYPE is topic, broker, group or client-metrics.
     """
@@ -84,7 +84,7 @@ def list_command(client: WireClient, as_json: bool, kind: str | None) -> None:
             for entry in admin_configs.describe(client, _KINDS[listed], name)
         )
     ]
-    show_rows(as_json, _RESOURCES, rows, "Nothing has settings of its own.")
+    show_rows(as_json, _RESOURCES, rows, "There are no dynamic settings.")
 
 
 @configs.command(
@@ -99,7 +99,7 @@ def list_command(client: WireClient, as_json: bool, kind: str | None) -> None:
 @click.argument("name")
 @click.argument("keys", nargs=-1, metavar="[KEY]...")
 @click.option(
-    "--all", "is_all", is_flag=True, help="Show those of the property file, and defaults."
+    "--all", "is_all", is_flag=True, help="Also show settings of the property file and defaults."
 )
 @cluster_command
 def describe(
@@ -124,7 +124,7 @@ def describe(
         )
         for entry in sorted(shown, key=lambda entry: entry.name)
     ]
-    show_rows(as_json, _COLUMNS, rows, f"{kind} {name} has no settings of its own; see --all.")
+    show_rows(as_json, _COLUMNS, rows, f"{kind} {name} has no dynamic settings; see --all.")
 
 
 @configs.command(

@@ -58,7 +58,7 @@ _POSITIONS: Final = {"earliest": EARLIEST, "latest": LATEST}
     "timeout_s",
     type=FiniteRange(min=0),
     metavar="S",
-    help="End when no record has come for S seconds.",
+    help="End when no record has arrived for S seconds.",
 )
 @click.option(
     "-g", "--group", "group_id", metavar="NAME", help="Read as a member of a group, and commit."

@@ -84,7 +84,7 @@ def _entity(function: Callable[..., Any]) -> Callable[..., Any]:
             if name is not None or is_default:
                 entity[kind] = name
         if not entity:
-            raise click.UsageError("Say whom to limit: --user, --client-id or --ip.")
+            raise click.UsageError("Name the client to limit: --user, --client-id or --ip.")
         if IP in entity and len(entity) > 1:
             raise click.UsageError("--ip cannot be used with --user or --client-id")
         return function(*positional, entity=entity, **rest)

@@ -48,15 +48,19 @@ def tokens() -> None:
 
 @tokens.command("create", epilog=examples("spindle tokens create --renewer User:bob --max-life 7d"))
 @click.option(
-    "--renewer", "renewers", multiple=True, metavar="User:NAME", help="Who else may renew it."
+    "--renewer",
+    "renewers",
+    multiple=True,
+    metavar="User:NAME",
+    help="A further user who may renew it.",
 )
-@click.option("--owner", metavar="User:NAME", help="Whose token it is; you by default.")
+@click.option("--owner", metavar="User:NAME", help="The owner of the token; you by default.")
 @click.option(
     "--max-life",
     "max_life_ms",
     type=DurationMs(),
     metavar="DURATION",
-    help="The longest life with renewals, such as 7d; by default what the cluster allows.",
+    help="The maximum lifetime with renewals, such as 7d; default: the cluster's limit.",
 )
 @cluster_command
 def create(
@@ -100,11 +104,11 @@ def list_command(client: WireClient, as_json: bool, owners: Sequence[str]) -> No
     "period_ms",
     type=DurationMs(),
     metavar="DURATION",
-    help="How long from now, such as 2d; by default what the cluster gives.",
+    help="The new lifetime from now, such as 2d; default: that of the cluster.",
 )
 @cluster_command
 def renew(client: WireClient, as_json: bool, hmac: str, period_ms: int | None) -> None:
-    """Renew a token, within its longest life."""
+    """Renew a token, within its maximum lifetime."""
     _show_end(as_json, renew_token(client, _bytes(hmac), period_ms or _NO_LIMIT))
 
 
@@ -121,7 +125,7 @@ def renew(client: WireClient, as_json: bool, hmac: str, period_ms: int | None) -
 )
 @cluster_command
 def expire(client: WireClient, as_json: bool, hmac: str, period_ms: int | None) -> None:
-    """End the life of a token, at once or after a time."""
+    """Expire a token now or after a time."""
     _show_end(as_json, expire_token(client, _bytes(hmac), period_ms or _AT_ONCE))
 
 

@@ -1,4 +1,4 @@
-"""`spindle topic`: create, list, describe, change and delete topics, for people."""
+"""`spindle topic`: create, list, describe, change and delete topics."""
 
 import json
 import sys
@@ -211,7 +211,7 @@ def delete(client: WireClient, as_json: bool, names: Sequence[str], yes: bool) -
 def offsets(client: WireClient, as_json: bool, names: Sequence[str]) -> None:
     """Show the first and the end offset of each partition.
 
-    The end offset is that of the next record. A partition without a leader has no offsets to show.
+    The end offset is that of the next record. A partition without a leader shows no offsets.
     """
     partitions = [
         TopicPartition(topic.name, p.partition)

@@ -180,7 +180,7 @@ def producers(
         "spindle transactions hanging --topic orders --older-than 1h",
     ),
 )
-@click.option("--topic", metavar="NAME", help="Only in this topic.")
+@click.option("--topic", metavar="NAME", help="Only transactions in this topic.")
 @click.option(
     "--broker", "broker_id", type=WholeRange(min=0), metavar="N", help="Only this broker."
 )
@@ -196,7 +196,7 @@ def producers(
 def hanging(
     client: WireClient, as_json: bool, topic: str | None, broker_id: int | None, age_ms: int
 ) -> None:
-    """Find transactions that no coordinator will end: consumers wait at them without end.
+    """Find transactions that no coordinator will end, so that consumers with read_committed stop.
 
     'spindle transactions abort' ends one.
     """

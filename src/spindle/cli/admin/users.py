@@ -65,7 +65,7 @@ def list_command(client: WireClient, as_json: bool) -> None:
     default=DEFAULT_ITERATIONS,
     show_default=True,
     metavar="N",
-    help="Rounds of the hash of the password.",
+    help="Iterations of the password hash.",
 )
 @cluster_command
 def set_command(

@@ -1,1 +1,1 @@
-"""`spindle audit`: say what is damaged in log directories, and how it is repaired."""
+"""`spindle audit`: find damage in log directories, and how to repair it."""

@@ -37,10 +37,10 @@ def _has_files(root: Path) -> bool:
 
 
 def apply_and_report(report: "AuditReport", quarantine: Path, before: "FolderStates") -> bool:
-    """Run the safe repairs and print them; return whether nothing is left to a person.
+    """Run the safe repairs and print them; return True if nothing is left to the operator.
 
     Args:
-        before: the states of the folders from before the audit.
+        before: the states of the folders before the audit.
 
     Raises:
         ConfigError: a log directory is in use.

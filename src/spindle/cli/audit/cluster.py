@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from spindle.client.log_dirs import LogDirView
 
 _WAIT_MS = "10000"
-"""A broker that hangs is passed over after this time, also as the first one that is asked."""
+"""A broker that hangs is skipped after this time, also the first broker."""
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def audited_cluster(
     if servers is None:
         if fetches_replicas or file is not None:
             option = "--fetch" if fetches_replicas else "--command-config"
-            raise ValueError(f"{option} needs the addresses of brokers: give --bootstrap-server")
+            raise ValueError(f"{option} needs a cluster: give --bootstrap-server")
         yield None
         return
     from spindle.audit.cluster_audit import ClusterAudit

@@ -150,10 +150,10 @@ def audit(**options: Any) -> int:
 
 
 def _audit(request: AuditRequest) -> int:
-    """Make the audit, and print what it found; return the exit code.
+    """Run the audit, and print its findings; return the exit code.
 
     Raises:
-        ApiError, ClientError, ConfigError, ToolFailed: the cluster cannot be asked.
+        ApiError, ClientError, ConfigError, ToolFailed: the cluster cannot be queried.
         ImportError: a library is not installed.
         ValueError: an option is wrong.
     """

@@ -39,7 +39,7 @@ def load_placement(roots: Sequence[Path]) -> ClusterPlacement | None:
             images.append(image)
             voters[image.provenance.last_offset] = _voters(root / str(METADATA_PARTITION))
         except (CorruptLog, UnsupportedMetadata, OSError, ValueError):
-            continue  # the audit of this log says what is wrong with it
+            continue  # the audit of this log reports the damage
     if not images:
         return None
     newest = max(images, key=lambda image: image.provenance.last_offset)
@@ -80,7 +80,7 @@ def _voters(folder: Path) -> tuple[int, ...]:
             path = folder / QUORUM_STATE
             voter_ids += decode_quorum_state(path.read_bytes(), str(path)).voter_ids
     except (CorruptLog, CorruptRecords, UnsupportedMetadata, OSError):
-        return ()  # the audit of this log says what is wrong with it
+        return ()  # the audit of this log reports the damage
     return tuple(sorted(voter_ids))
 
 

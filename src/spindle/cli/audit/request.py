@@ -1,4 +1,4 @@
-"""The options of one call of `spindle audit`, and the refusal of those that contradict."""
+"""The options of one call of `spindle audit`, and checks that they agree."""
 
 import os
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class AuditRequest:
         if self.as_json and self.has_plan:
             raise ValueError("--json prints the findings, --repair-plan a script: give one")
         if not self.paths and self.servers is None:
-            raise ValueError("which log directories? Give their paths, or --bootstrap-server")
+            raise ValueError("no log directory is given: give paths, or --bootstrap-server")
         if self.history_path is None and self.minutes is not None:
             raise ValueError(
                 "--minutes needs --history FILE, which records where the next audit continues"
@@ -59,7 +59,7 @@ class AuditRequest:
             raise ValueError(f"--resume {path} is a folder: give a file, or --spark, too")
 
     def roots(self) -> list[Path]:
-        """Return the paths, of which at least one is a log directory; the audit reports the others.
+        """Return the paths; at least one is a log directory, and the audit reports the others.
 
         Raises:
             ValueError: no path is a log directory, or a file is to be written into one.
@@ -100,7 +100,9 @@ def states_before_repairs(request: AuditRequest, roots: list[Path]) -> "FolderSt
     if not request.applies:
         return {}
     if request.prints_for_programs:
-        raise ValueError("--apply says what it did: give neither --json nor --repair-plan")
+        raise ValueError(
+            "--apply prints the files that it moved: give neither --json nor --repair-plan"
+        )
     from spindle.audit.applied_repairs import folder_states
     from spindle.cli.audit.applying import locked
 

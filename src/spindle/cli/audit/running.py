@@ -1,4 +1,4 @@
-"""Run the audit that a call asks for: here or on Spark, with progress that may be resumed."""
+"""Run an audit in this process or on Spark, with progress that can be resumed."""
 
 import time
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _Workforce(NamedTuple):
-    """Where an audit reads and fetches, and what keeps its progress."""
+    """The workers of an audit, and the file of its progress."""
 
     workers: "AuditWorkers"
     fetch: "ReplicaFetch | None" = None
@@ -34,7 +34,7 @@ class _Workforce(NamedTuple):
 def run_requested(
     request: AuditRequest, roots: list[Path], cluster: "ClusterAudit | None"
 ) -> "tuple[AuditReport, float, ScrubResult | None]":
-    """Run the audit; return the report, the seconds that it took, and what a history says then."""
+    """Run the audit; return the report, its duration in seconds, and the state of the history."""
     from spindle.audit.run import run_audit
     from spindle.cli.audit.scrub import ScrubResult
 
@@ -86,7 +86,7 @@ def _history(request: AuditRequest, roots: list[Path]) -> "Iterator[ScrubHistory
         return
 
     def may_be_there(replica: Path) -> bool:
-        # A disk that is not mounted now, and one that this audit does not read, keep theirs.
+        # Keep the entries of disks that are not mounted now, or that this audit does not read.
         root = replica.parent
         return replica.exists() or root not in roots or not (root / META_PROPERTIES).exists()
 

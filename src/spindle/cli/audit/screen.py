@@ -32,7 +32,8 @@ _LAYOUTS: Final = (
     (0, 16, _ALL_COLUMNS),
     (0, 12, (0, 1, 4, 5)),
 )
-"""Blocks of a bar, characters of a path, columns: the first that fits into a terminal counts."""
+"""Blocks of a bar, characters of a path, columns: the first layout that fits the terminal is
+used."""
 
 
 @contextmanager
@@ -174,7 +175,7 @@ def report_document(
     Args:
         seconds: that the audit took.
         time_ms: when it ended.
-        brokers: the documents of brokers that were asked, with their directories.
+        brokers: the documents of the queried brokers, with their directories.
     """
     roots = _roots(report)
     roots |= {place for broker in brokers for place in _places(broker)}
@@ -218,7 +219,7 @@ def _directory_documents(report: "AuditReport") -> list[dict[str, Any]]:
 
 
 def _places(broker: Mapping[str, Any]) -> Iterator[str]:
-    """Yield how findings name a broker and its directories."""
+    """Yield the names of a broker and its directories in findings."""
     yield f"broker {broker['id']}"
     for directory in broker["directories"]:
         yield f"broker {broker['id']}:{directory['path']}"

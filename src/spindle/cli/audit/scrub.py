@@ -25,8 +25,8 @@ class ScrubResult:
         unread_count: replicas that this run did not read; the next one reads them first.
         earlier: findings in replicas that earlier runs read and this one did not.
         overdue: the replicas that were not read for `days` days.
-        left_out: log directories of the history that the run was not given, and the number of their
-            replicas.
+        left_out: log directories of the history that this run did not audit, and the number of
+            their replicas.
     """
 
     unread_count: int

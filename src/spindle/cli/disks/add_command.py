@@ -1,4 +1,4 @@
-"""`spindle disks add`: a running broker uses a log directory that it did not have."""
+"""`spindle disks add`: add a log directory to a running broker."""
 
 import json
 

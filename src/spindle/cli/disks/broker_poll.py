@@ -21,18 +21,18 @@ from spindle.protocol.messages.describe_disks import DescribeDisksRequest, Descr
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 
 WAIT_MS: Final = 5_000
-"""The longest time in which a broker has to answer."""
+"""Maximum time for the response of a broker."""
 _MAX_AT_ONCE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerReport:
-    """The answer of a broker about its directories, or the reason why there is none.
+    """The response of a broker about its directories, or the reason why there is none.
 
     Attributes:
-        is_spindle: the broker has DescribeDisks, which tells more.
-        disks: None if the broker did not answer; `error` says why.
-        is_refused: the broker has answered that this user may not see its directories.
+        is_spindle: the broker has DescribeDisks, which has more fields.
+        disks: None if the broker did not respond; `error` says why.
+        is_refused: the user lacks the right to see the directories of the broker.
     """
 
     node: ClusterNode
@@ -43,13 +43,13 @@ class BrokerReport:
 
 
 class Survey:
-    """Asks brokers, as often as needed. Each broker has a connection and a thread of its own.
+    """Queries all brokers, each with its own connection and thread.
 
     Args:
         client: knows the bootstrap servers.
-        broker_id: ask only this broker; None for all.
-        wait_ms: the longest time in which a broker has to answer; a shorter `request.timeout.ms`
-            of the client counts as well.
+        broker_id: query only this broker; None for all.
+        wait_ms: maximum time for the response of a broker; a shorter `request.timeout.ms` of the
+            client applies as well.
     """
 
     def __init__(
@@ -85,21 +85,22 @@ class Survey:
 
     @property
     def node_ids(self) -> list[int]:
-        """The brokers that the last survey found, also if they were not asked."""
+        """The brokers of the last poll, also those that were not queried."""
         return [node.node_id for node in self._nodes]
 
     def take(self) -> list[BrokerReport]:
         """Return a report of each broker, in order of their ids.
 
         Raises:
-            ApiError, ClientError, ProtocolViolation: no broker has ever named the brokers.
+            ApiError, ClientError, ProtocolViolation: no broker has ever returned the list of
+                brokers.
         """
         self._nodes = self._find_nodes()
         wanted = [n for n in self._nodes if self._broker_id in (None, n.node_id)]
         return list(self._threads.map(self._report, wanted))
 
     def _find_nodes(self) -> Sequence[ClusterNode]:
-        """Ask any broker, first the one that answered last; keep the known ones if none does."""
+        """Query any broker, first the last that responded; if none does, keep the known list."""
         try:
             return describe_brokers(self._client).nodes
         except FAILURES:
@@ -135,7 +136,7 @@ class Survey:
                 self._others.add(address)
             return BrokerReport(node, False, _disks_of_log_dirs(client, broker))
         except FAILURES as error:
-            # Another program may answer there next time.
+            # Another program may listen there next time.
             self._others.discard(address)
             is_refused = isinstance(error, ApiError)
             return BrokerReport(node, False, None, failure(error).plainly, is_refused)
@@ -144,7 +145,7 @@ class Survey:
 def _disks_of_spindle(client: WireClient, broker: BrokerAddress) -> BrokerDisks | None:
     """Return the directories; None if the broker has no DescribeDisks."""
     for _ in range(2):
-        # The first connection may be one that the broker closed when it stopped and came back.
+        # The broker may have closed the first connection in a restart.
         try:
             answer = client.ask_spindle(broker, DescribeDisksRequest(), DescribeDisksResponse)
         except UnsupportedByPeer:

@@ -88,7 +88,7 @@ def move_document(move: MoveView) -> dict[str, Any]:
 
 
 def rebuild_document(rebuild: RebuildView) -> dict[str, Any]:
-    """Return one rebuild, under way or ended; `lag` is in records, null if unknown."""
+    """Return one rebuild, running or ended; `lag` is in records, null if unknown."""
     return {
         "topic": rebuild.partition.topic,
         "partition": rebuild.partition.partition,

@@ -1,4 +1,4 @@
-"""`spindle disks`: the commands of the group, and where each is."""
+"""`spindle disks`: the commands of the group, with import paths."""
 
 from typing import Final
 

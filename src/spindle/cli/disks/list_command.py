@@ -46,9 +46,9 @@ _COLUMNS: Final = (
     "STATE",
 )
 _LESS_IMPORTANT: Final = ("ID", "USED", "CAPACITY", "LOGS")
-"""Columns that a narrow terminal lacks, the first one first."""
+"""Columns that a narrow terminal leaves out, in this order."""
 _OF_NO_FORECAST: Final = ("LEADERS", "REPLICAS", "FILL")
-"""Further ones that it lacks beside times until directories are full."""
+"""Further columns that it leaves out if there are forecasts."""
 _REMARK: Final = "Broker {} is not of Spindle: no directory ids, no reasons of failures."
 _INDENT: Final = 8
 _SHORT: Final = len("online")
@@ -106,8 +106,8 @@ def list_lines(
 
     Args:
         now_ms: the present time.
-        width: columns of the terminal: a table that is too wide lacks columns, a long state gets a
-            line of its own, and paths are shortened if that does not suffice. None sets no limit.
+        width: columns of the terminal: a table that is too wide leaves out columns, a long state
+            gets its own line, and finally paths are shortened. None sets no limit.
         forecasts: None leaves out the column of times until directories are full.
     """
     columns = [title for title in _COLUMNS if title != "FULL" or forecasts is not None]

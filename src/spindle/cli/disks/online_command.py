@@ -1,4 +1,4 @@
-"""`spindle disks online`: a running broker uses a log directory again that had failed."""
+"""`spindle disks online`: bring a failed log directory of a running broker back online."""
 
 import json
 import shlex
@@ -51,13 +51,13 @@ def online_command(
     path: str,
     accepted: tuple[TopicPartition, ...],
 ) -> None:
-    """Use the log directory PATH of a broker again, after it had failed.
+    """Bring the log directory PATH of a broker back online after a failure.
 
-    A repaired disk keeps its directory id and its logs, which catch up as followers. An empty one
+    A repaired disk keeps its directory id and its logs, which catch up as followers. An empty disk
     in its place is formatted with a new id, and its replicas are copied from their leaders again.
     The command refuses if there is no directory at PATH, or only the empty mount point of a disk
-    that is not mounted. It also refuses, exits with 1 and names the replicas, if a replica would
-    be lost because no other broker leads its partition: mount the right disk, or name each replica
+    that is not mounted. It also refuses, exits with 1 and names the replicas, if a replica would be
+    lost because no other broker leads its partition: mount the right disk, or name each replica
     with --accept-loss.
     """
     try:

@@ -1,4 +1,4 @@
-"""Rates of log directories and moves: the difference between two answers of the same broker."""
+"""Rates of log directories and moves, from two responses of the same broker."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,12 @@ from spindle.disks.io_counts import bucket_limit_ns
 _MS: Final = 1000
 _NS_PER_MS: Final = 1_000_000
 _REMEMBERED: Final = 8
-"""Answers over which the rate of a move is taken: a throttled move goes in bursts."""
+"""Number of responses for the rate of a move, because a throttled move copies in bursts."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperationRate:
-    """Operations between two answers. The times are None if there were no operations."""
+    """Operations between two responses. The times are None if there were no operations."""
 
     count: int
     bytes_per_second: float
@@ -27,7 +27,7 @@ class OperationRate:
 
 @dataclass(frozen=True, slots=True)
 class DiskRate:
-    """The work of a directory between two answers.
+    """The activity of a directory between two responses.
 
     Attributes:
         every: reads, writes and syncs together.
@@ -43,7 +43,7 @@ class DiskRate:
 
 @dataclass(frozen=True, slots=True)
 class MoveRate:
-    """The course of a move over the last answers; None where it is not known yet."""
+    """The rates of a move over the last responses; None if not known yet."""
 
     bytes_per_second: float | None
     seconds_left: float | None
@@ -53,16 +53,16 @@ MoveKey = tuple[str, int, str]
 
 
 class BrokerRates:
-    """Remembers the answers of one broker that its rates need."""
+    """Keeps the last responses of one broker, to compute its rates."""
 
     def __init__(self) -> None:
         self._last: BrokerDisks | None = None
         self._moves: dict[MoveKey, deque[tuple[int, int]]] = {}
 
     def add(self, found: BrokerDisks) -> tuple[Mapping[str, DiskRate], Mapping[MoveKey, MoveRate]]:
-        """Return the rates since the last answer: of directories by path, and of moves.
+        """Return the rates since the last response: of directories by path, and of moves.
 
-        There are none of directories if the broker was started in between.
+        After a restart of the broker there are no rates of directories.
         """
         before, self._last = self._last, found
         return (disk_rates(before, found) if before is not None else {}), self._move_rates(found)
@@ -83,7 +83,7 @@ class BrokerRates:
 
 
 def key_of(move: MoveView) -> MoveKey:
-    """Return the key of a move among those of its broker."""
+    """Return the key of a move, unique in its broker."""
     return (*move.partition, move.target)
 
 
@@ -98,9 +98,9 @@ def _move_rate(seen: Sequence[tuple[int, int]], remaining_bytes: int) -> MoveRat
 
 
 def disk_rates(before: BrokerDisks, after: BrokerDisks) -> dict[str, DiskRate]:
-    """Return the rates of the directories that both answers have, by path.
+    """Return the rates of the directories in both responses, by path.
 
-    There are none if the broker was started in between, because its counters began anew.
+    There are none after a restart of the broker, because its counters were reset.
     """
     elapsed_ms = after.steady_ms - before.steady_ms
     if before.broker_epoch != after.broker_epoch or elapsed_ms <= 0:

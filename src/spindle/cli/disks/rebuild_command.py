@@ -1,4 +1,4 @@
-"""`spindle disks rebuild`: replicas of a running broker are copied again from their leaders."""
+"""`spindle disks rebuild`: copy replicas of a running broker again from their leaders."""
 
 import json
 import sys
@@ -28,7 +28,7 @@ from spindle.operations.events import (
 from spindle.operations.rebuild_run import cancel_rebuild, rebuild
 
 _LINE_S: Final = 10.0
-"""Time between two lines about a replica, where there is no bar."""
+"""Time between two lines about a replica, if there is no bar."""
 
 
 @click.command(
@@ -84,7 +84,7 @@ def _show_cancelled(
 def _rebuilt(
     client: WireClient, broker: int, wanted: Sequence[TopicPartition], *, as_json: bool
 ) -> tuple[RebuildEnded, ...]:
-    """Show the rebuilds until all have ended; return their ends."""
+    """Show the rebuilds until all have ended; return their results."""
     left = list(wanted)
 
     try:
@@ -101,7 +101,7 @@ def _rebuilt(
     except KeyboardInterrupt:
         names = " ".join(map(str, left))
         click.echo(
-            f"Broker {broker} goes on with the rebuild: `spindle disks watch` shows it, and "
+            f"Broker {broker} continues the rebuild: `spindle disks watch` shows it, and "
             f"`spindle disks rebuild {broker} {names} --cancel` ends it.",
             err=True,
         )
@@ -120,7 +120,7 @@ def _show_document(ends: Sequence[RebuildEnded], broker: int) -> None:
 
 @contextmanager
 def _shown(*, is_off: bool) -> Iterator[OnProgress]:
-    """Yield a function that shows how far a rebuild is: as a bar, or as lines now and then."""
+    """Yield a function that shows the progress of a rebuild, as a bar or as lines at intervals."""
     if is_off or not sys.stdout.isatty():
         yield ignore_progress if is_off else _Lines()
         return
@@ -149,7 +149,7 @@ def _shown(*, is_off: bool) -> Iterator[OnProgress]:
 
 
 class _Lines:
-    """Prints a line when the state of a rebuild changes, and after a while."""
+    """Prints a line when the state of a rebuild changes, and at intervals."""
 
     def __init__(self) -> None:
         self._last: dict[TopicPartition, tuple[str, float]] = {}

@@ -1,4 +1,4 @@
-"""`spindle disks remove`: a running broker uses a log directory no longer."""
+"""`spindle disks remove`: remove a log directory from a running broker."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ from spindle.disks.alter_disks import DirectoryAction, DirectoryInUse, ReplicaSt
 def remove_command(
     context: click.Context, client: WireClient, as_json: bool, broker: int, path: str
 ) -> None:
-    """Take the log directory PATH of a broker out of use.
+    """Remove the log directory PATH from a running broker.
 
     If replicas are in it, the command ends with 1 and shows how to move them to the broker's other
     directories. If the directory has failed, its replicas are created in the other directories and
@@ -53,7 +53,7 @@ def remove_command(
     if as_json:
         click.echo(json.dumps(altered_document(broker, altered)))
         return
-    click.echo(f"Broker {broker} uses {altered.path} no longer. Remove it from log.dirs, too.")
+    click.echo(f"Broker {broker} no longer uses {altered.path}. Remove it from log.dirs, too.")
     for line in replica_lines(altered.replicas):
         click.echo(line)
 

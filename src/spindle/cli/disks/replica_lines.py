@@ -1,4 +1,4 @@
-"""The replicas that a change of a log directory concerned, as text and as JSON."""
+"""The replicas affected by a change of a log directory, as text and as JSON."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,7 +18,7 @@ _HEAD: Final = ("TOPIC", "PARTITION", "STATE")
 _STATES: Final = {
     ReplicaState.PRESENT: "in the directory",
     ReplicaState.FOUND: "found, catches up",
-    ReplicaState.CREATED: "created anew, catches up",
+    ReplicaState.CREATED: "created again, catches up",
     ReplicaState.OFFLINE: "LOST: no other replica leads",
     ReplicaState.CREATED_EMPTY: "created empty, its loss is accepted",
 }
@@ -48,7 +48,7 @@ def replica_lines(replicas: Mapping[TopicPartition, ReplicaState]) -> list[str]:
 
 
 def altered_document(broker: int, altered: AlteredDirectory) -> dict[str, Any]:
-    """Return the result of a change for programs."""
+    """Return the document of a change."""
     return {
         "broker": broker,
         "path": altered.path,
@@ -59,7 +59,7 @@ def altered_document(broker: int, altered: AlteredDirectory) -> dict[str, Any]:
 
 
 def refusal_document(broker: int, error: DirectoryInUse) -> dict[str, Any]:
-    """Return for programs why a change was refused."""
+    """Return the document of a refused change."""
     return {
         "broker": broker,
         "path": error.path,
@@ -69,7 +69,7 @@ def refusal_document(broker: int, error: DirectoryInUse) -> dict[str, Any]:
 
 
 def _replica_documents(replicas: Mapping[TopicPartition, ReplicaState]) -> list[dict[str, Any]]:
-    """Return the replicas for programs."""
+    """Return the replicas as documents."""
     return [
         {"topic": where.topic, "partition": where.partition, "state": _WORDS[state]}
         for where, state in replicas.items()

@@ -1,4 +1,4 @@
-"""The picture that `spindle disks watch` shows: lines of text, for a width or without a limit."""
+"""The screen of `spindle disks watch`: lines of text, for a width or without a limit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ _NARROWEST: Final = ("FREE", "IN/s", "OUT/s", "I/O", "BUSY")
 
 @dataclass(frozen=True, slots=True)
 class BrokerPicture:
-    """A broker's report with the rates since the report before."""
+    """A broker's report with the rates since the previous report."""
 
     report: BrokerReport
     disks: Mapping[str, DiskRate]
@@ -67,13 +67,13 @@ def watch_lines(
     *,
     has_blocks: bool = True,
 ) -> list[Line]:
-    """Return the whole picture.
+    """Return the whole screen.
 
     Args:
         now_ms: the present time.
         width: columns of the terminal: with fewer columns there are fewer numbers and shorter
             paths. None sets no limit.
-        has_blocks: the terminal can show the blocks of which a progress bar is made.
+        has_blocks: the terminal can show the block characters of progress bars.
     """
     summary = _summary(watched, now_ms)
     if width is None or len(summary) + len(_LEGEND) <= width:
@@ -89,7 +89,7 @@ def watch_lines(
 
 
 def _fitted(line: Line, width: int) -> list[Line]:
-    """Return a line in as many lines as a width needs; only remarks are words that may break."""
+    """Wrap a line to the width; only remarks may break between words."""
     if len(line.text) <= width or line.style not in (BAD, UNUSUAL):
         return [Line(line.text[:width], line.style)]
     indent = _GAP * 2 if line.text.startswith(_GAP) else ""
@@ -125,7 +125,8 @@ def _disks(each: BrokerPicture) -> Sequence[DiskView]:
 class _Layout(NamedTuple):
     """The columns of the table: titles and widths of the numbers, and the width of the names.
 
-    `is_limited` is true on a terminal: names lack the part that all directories of a broker share.
+    `is_limited` is True on a terminal: names are shown without the common parent of a broker's
+    directories.
     """
 
     titles: Sequence[str]
@@ -156,7 +157,7 @@ def _layout(watched: Sequence[BrokerPicture], width: int | None) -> _Layout:
 
 
 def _shared(each: BrokerPicture, *, is_limited: bool) -> str:
-    """Return the directory that holds all log directories of a broker, with a slash at its end."""
+    """Return the common parent of all log directories of a broker, with a slash at its end."""
     paths = [disk.path for disk in _disks(each)]
     if not is_limited or len(paths) < 2:
         return ""
@@ -264,7 +265,7 @@ def _ms_text(time_ms: float) -> str:
 
 
 def move_text(move: MoveView, rate: MoveRate, names: Mapping[str, str], *, has_bar: bool) -> str:
-    """Return a line about a move: where, how much, how fast, and how long still.
+    """Return a line about a move: directories, progress, rate and time left.
 
     Args:
         names: the names of the directories by path.

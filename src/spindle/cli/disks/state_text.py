@@ -1,4 +1,4 @@
-"""The state of a log directory in words."""
+"""The state of a log directory as text."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -38,7 +38,7 @@ def offline_text(disk: DiskView, now_ms: int) -> str:
 
 
 def cordon_text(cordon: CordonView, now_ms: int) -> str:
-    """Return that a directory is cordoned: by whom or what, why, and until when, if known."""
+    """Return the text of a cordon: its origin, reason and end, if known."""
     by = cordon.owner or (None if cordon.cause == CONFIGURATION else cordon.cause)
     parts = [f"by {by}"] if by is not None else []
     if cordon.until_ms is not None:
@@ -91,14 +91,14 @@ def fill_text(disk: DiskView) -> str:
 
 
 def stray_text(disk: DiskView) -> str:
-    """Return how many logs are there that the metadata places elsewhere; empty without any."""
+    """Return the number of logs that the metadata places elsewhere; empty without any."""
     if not disk.stray_count:
         return ""
     return f"{count_noun(disk.stray_count, 'stray log')} with {size_text(disk.stray_bytes)}"
 
 
 def health_text(disk: DiskView) -> str:
-    """Return what speaks against the device; empty if nothing does, or nothing is known."""
+    """Return the warnings about the device; empty if there are none or nothing is known."""
     health = disk.health
     if health is None:
         return ""

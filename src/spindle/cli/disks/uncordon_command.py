@@ -1,4 +1,4 @@
-"""`spindle disks uncordon`: let a log directory take new replicas again."""
+"""`spindle disks uncordon`: allow new replicas in a log directory again."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""`spindle disks watch`: the work of every log directory, again and again."""
+"""`spindle disks watch`: the activity of every log directory, at intervals."""
 
 import json
 import os
@@ -27,12 +27,12 @@ from spindle.client.cluster_metadata import no_broker_text
 
 _WAIT_MS: Final = 3_000
 _LOOK_S: Final = 0.25
-"""Time between two looks at the size of the terminal."""
+"""Time between two checks of the terminal's size."""
 _NS_PER_MS: Final = 1_000_000
 
 
 class Watch:
-    """Takes surveys, and compares each with the one before."""
+    """Polls the brokers, and compares each result with the previous one."""
 
     def __init__(self, survey: Survey, broker_id: int | None) -> None:
         self._survey = survey
@@ -44,7 +44,8 @@ class Watch:
 
         Raises:
             CommandFailed: there is no such broker.
-            ApiError, ClientError, ProtocolViolation: no broker has ever named the brokers.
+            ApiError, ClientError, ProtocolViolation: no broker has ever returned the list of
+                brokers.
         """
         reports = self._survey.take()
         if not reports:
@@ -68,7 +69,7 @@ class Watch:
 def watch_command(
     client: WireClient, as_json: bool, interval_s: float, count: int | None, broker: int | None
 ) -> None:
-    """Show the work of all log directories until Ctrl-C: space, traffic, times, moves, failures.
+    """Show all log directories until Ctrl-C: space, traffic, latencies, moves and failures.
 
     IN/s and OUT/s are the bytes written to and read from files. BUSY is the part of the time in
     which the directory's I/O thread worked, QUEUE the jobs that wait for it. A terminal is drawn
@@ -96,7 +97,7 @@ def _print_each(
     count: int | None,
     text_of: Callable[[Sequence[BrokerPicture], int], str],
 ) -> None:
-    """Print a text after each interval; the first survey is what the first one compares with."""
+    """Print a text after each interval; the first poll is only for comparison."""
     due_s = time.monotonic()
     watch.take()
     printed = 0

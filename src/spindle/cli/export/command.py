@@ -1,4 +1,4 @@
-"""`spindle export`: write topics into a table, every offset once; run again, or follow."""
+"""`spindle export`: write topics into a table, every offset once; can be repeated, or follow."""
 
 import json
 import logging
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from spindle.pipeline.export.model import ExportResult
 
 _CONCISE: Final = ("spindle.", "builtins", "pyspark", "py4j", "pyiceberg", "_internal")
-"""The modules of errors whose first line says enough; delta-rs calls its own `_internal`."""
+"""The modules whose errors are shown by their first line; `_internal` is delta-rs."""
 
 CONFLICT: Final = 3
 """Exit code: another export of the same partitions committed first."""
@@ -254,7 +254,7 @@ def _tell(text: str) -> None:
 
 @contextmanager
 def _print_warnings() -> Iterator[None]:
-    """Write warnings as lines of this command, without the place in the code."""
+    """Print warnings without the place in the code."""
 
     def tell(message: Warning | str, *_: Any, **__: Any) -> None:
         _tell(str(message))
@@ -297,7 +297,7 @@ def _source_options(given: Mapping[str, Any]) -> dict[str, str]:
         options["logDirs"] = ",".join(given["log_dirs"])
     elif "kafka.bootstrap.servers" not in options:
         raise click.UsageError(
-            "where are the records? Give --bootstrap-server HOST:PORT or --log-dir DIR",
+            "no source is given: give --bootstrap-server HOST:PORT or --log-dir DIR",
             click.get_current_context(),
         )
     if given["columns"] is not None:
@@ -337,7 +337,7 @@ def _run(job: "ExportJob", given: Mapping[str, Any]) -> None:
 
 
 def _check_folder(job: "ExportJob") -> None:
-    """Refuse a table that cannot be written where it should be, before Spark starts."""
+    """Check before Spark starts that the table can be written."""
     from spindle.pipeline.export.paths import local_directory
 
     if job.catalog is not None:
@@ -425,7 +425,7 @@ def _pairs(option: str, words: Sequence[str]) -> dict[str, str]:
 
 
 def cause_text(error: BaseException) -> str:
-    """Return the line that says why an export failed, from the report of a Spark task as well."""
+    """Return the line with the cause of a failed export, also from the report of a Spark task."""
     from spindle.pipeline.user_errors import reported_cause
 
     text = str(error)

@@ -22,7 +22,7 @@ def progress_bar(is_shown: bool) -> Iterator["ProgressLine"]:
     """Yield a line that shows the progress of runs on standard error.
 
     Args:
-        is_shown: False shows it on no terminal either.
+        is_shown: False hides it on a terminal, too.
     """
     console = Console(stderr=True)
     columns = (
@@ -66,12 +66,12 @@ class ProgressLine:
         )
 
     def wait_for_records(self) -> None:
-        """Say that the run is done and the next one has not begun."""
+        """Show that the run is done and the next one has not begun."""
         self._started = None
         self._begin("waiting for records")
 
     def _begin(self, description: str) -> None:
-        # A task whose total is known cannot forget it.
+        # The total of a task cannot be reset.
         self._bar.remove_task(self._task)
         self._task = self._bar.add_task(description, total=None, rates="")
 

@@ -67,7 +67,7 @@ from spindle.operations.heal_run import HEAL_STATE
     help="Start moves only in these hours of each day, in local time, such as 01:00-05:00.",
 )
 @click.option("--once", is_flag=True, help="Check once, act, and exit.")
-@click.option("--dry-run", is_flag=True, help="Show what would move, and move nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the moves without making them.")
 @click.option(
     "--state",
     type=click.Path(file_okay=False, path_type=Path),
@@ -100,7 +100,7 @@ def heal_command(
 ) -> None:
     """Watch a cluster and move replicas off full or failed directories.
 
-    It prints what it finds, what it does and why. It does nothing while others move replicas.
+    It prints its findings, its actions and the reasons. It does nothing while other moves run.
     After a kill, the same command continues. Ctrl-C stops its moves and removes its throttles.
     """
     limits = limits_of(max_fill, throttle, parallel, fewer_racks)

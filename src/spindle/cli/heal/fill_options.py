@@ -1,4 +1,4 @@
-"""The options of a healing that say when a directory is too full."""
+"""The options of `heal` for the fill of directories."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -40,7 +40,7 @@ def fill_options(body: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def healing_limits(trigger_fill: float, target_fill: float) -> HealingLimits:
-    """Return the limits that these options give, in percent.
+    """Return the limits of these options, which are in percent.
 
     Raises:
         click.UsageError: they contradict each other.

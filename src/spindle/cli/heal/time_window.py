@@ -1,4 +1,4 @@
-"""The hours of the day in which a healing begins moves: `01:00-05:00`."""
+"""The hours of the day in which `heal` begins moves: `01:00-05:00`."""
 
 import re
 from datetime import time

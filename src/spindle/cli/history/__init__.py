@@ -1,1 +1,1 @@
-"""The history of sizes and offsets of a cluster: recorded, read, and turned into forecasts."""
+"""`spindle history`: record sizes and offsets of a cluster, and forecast full disks."""

@@ -1,4 +1,4 @@
-"""The options of commands that look at a history: `--history` and `--horizon`."""
+"""The options of commands that read a history: `--history` and `--horizon`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ HISTORY: Final = click.option(
     "--history",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="FOLDER",
-    is_eager=True,  # --horizon looks at it
+    is_eager=True,  # --horizon needs it
     help="A folder of spindle history record: how fast directories and partitions grow.",
 )
 

@@ -1,4 +1,4 @@
-"""`spindle history`: the commands of the group, and where each is."""
+"""`spindle history`: the commands of the group, with import paths."""
 
 from typing import Final
 

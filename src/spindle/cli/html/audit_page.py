@@ -24,7 +24,7 @@ from spindle.common.sizes import size_text
 from spindle.common.text import count_noun, duration_text
 
 _MAX_LISTED: Final = 2_000
-"""Findings whose place the page lists in all; each kind of a directory gets the same part."""
+"""Maximum number of findings that the page lists; each kind of a directory gets an equal share."""
 _MIN_LISTED: Final = 5
 _MAX_UNFOLDED: Final = 8
 _NUMBER: Final = "number"

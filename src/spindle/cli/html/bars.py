@@ -1,4 +1,4 @@
-"""Bars of a page. They repeat in colour what stands beside them as text."""
+"""Bars of a page; each repeats a number beside it in colour."""
 
 from collections.abc import Sequence
 from typing import Final

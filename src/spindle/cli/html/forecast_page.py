@@ -53,7 +53,7 @@ def _parts(document: Mapping[str, Any]) -> Iterator[Markup]:
 
 
 def _is_filling(each: Mapping[str, Any]) -> bool:
-    """Return whether a directory fills within the time that the history allows to look ahead."""
+    """Return whether a directory fills within the maximum horizon of the history."""
     return Filling(each["filling"]) is Filling.FILLING
 
 
@@ -107,7 +107,7 @@ def _directory_row(each: Mapping[str, Any], longest_s: float) -> tuple[str, ...]
 
 
 def _interval_bar(each: Mapping[str, Any], longest_s: float) -> str:
-    """Return the times in which a directory may become full, if it fills."""
+    """Return the bar of the interval in which a directory becomes full, if it fills."""
     if not _is_filling(each) or not longest_s:
         return ""
     earliest = each["fullInSecondsAtTheEarliest"]

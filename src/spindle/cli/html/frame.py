@@ -1,4 +1,4 @@
-"""The frame of a page: head, tiles with numbers, sections, tables, and parts that fold."""
+"""The frame of a page: head, tiles with numbers, sections, tables, folded parts."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ def _style() -> str:
 
 
 def page(kind: str, title: str, about: Sequence[str], *sections: str) -> str:
-    """Return a page that needs nothing but itself. It has no script, and allows none.
+    """Return a self-contained page. It has no script, and allows none.
 
     Args:
         kind: what the page shows: plan or audit.
@@ -52,7 +52,7 @@ def time_text(time_ms: int) -> str:
 
 
 def about_cluster(document: Mapping[str, Any]) -> list[str]:
-    """Return when a document was made, and of which cluster it is."""
+    """Return the time and the cluster of a document."""
     about = [time_text(document["timeMs"])]
     if document["clusterId"]:
         about.append(f"cluster {document['clusterId']}")
@@ -103,7 +103,7 @@ def paragraphs(texts: Iterable[str], kind: str = "") -> Markup:
 
 
 def folded(summary: str, *parts: str, is_open: bool = False) -> Markup:
-    """Return parts that a reader unfolds with a click on the summary."""
+    """Return parts that a click on the summary unfolds."""
     opened = {"open": ""} if is_open else {}
     return element("details", element("summary", summary), *parts, **opened)
 
@@ -119,7 +119,7 @@ def table(
     """Return a table that a narrow screen shows as a list of cards.
 
     Args:
-        caption: for readers who hear the page.
+        caption: for screen readers.
         head: title and class of each column; the first column names the row.
         rows: cells, data or HTML text.
     """

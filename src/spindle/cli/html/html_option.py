@@ -12,8 +12,7 @@ _BEGIN: Final = b"<!doctype html>"
 def _check(_: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
     """Check that the output file can be written before the work starts.
 
-    Raises:
-        click.BadParameter: the folder is missing, or the file is there and is no page.
+    Raises: click.BadParameter: the folder is missing, or the file exists and is not a page.
     """
     if path is None:
         return None

@@ -15,7 +15,7 @@ class Markup(str):
 
 
 def markup(part: str) -> Markup:
-    """Return data as HTML text; what is HTML text already stays as it is."""
+    """Return data as HTML text; HTML text is unchanged."""
     return part if isinstance(part, Markup) else Markup(escape(printable(part)))
 
 

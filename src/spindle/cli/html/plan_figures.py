@@ -1,4 +1,4 @@
-"""Numbers of a plan's page that the document holds only indirectly."""
+"""Numbers of a plan's page that are computed from the document."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ def fill_of(directory: Mapping[str, Any], used_bytes: int) -> float:
 
 
 def peak_bytes(document: Mapping[str, Any]) -> list[int]:
-    """Return the highest use of each directory, from before the first round to the end.
+    """Return the highest number of used bytes of each directory during the plan.
 
     A copy takes its space from the start of its round, and its source is freed only at the end.
     """
@@ -35,9 +35,9 @@ def peak_bytes(document: Mapping[str, Any]) -> list[int]:
 
 
 def fill_counts(directories: Sequence[Mapping[str, Any]]) -> list[tuple[int, int, int]]:
-    """Return for each 5 points of fill how many directories are there, before and after.
+    """Return (percentage, directories before, directories after) for each step of 5 points of fill.
 
-    The list goes from the emptiest directory to the fullest one, as (percentage, before, after).
+    The list goes from the emptiest directory to the fullest one.
     """
     known = [directory for directory in directories if directory["capacityBytes"]]
     before, after = (

@@ -31,9 +31,10 @@ _MS: Final = 1000
 _MAX_SHOWN_DIRECTORIES: Final = 40
 _MAX_SHOWN_ROUNDS: Final = 24
 _MAX_MOVES: Final = 4_000
-"""Moves that the page lists in all; with more of them it names the largest ones of each round."""
+"""Maximum number of moves that the page lists; if there are more, it lists the largest ones of each
+round."""
 _MAX_ROUNDS: Final = 1_000
-"""Rounds that the page lists; further ones are only counted in groups."""
+"""Maximum number of rounds that the page lists; further ones are shown in groups."""
 _FLOWS: Final = 12
 _NUMBER: Final = "number"
 
@@ -231,7 +232,7 @@ def _histogram(directories: Sequence[Mapping[str, Any]]) -> Markup:
 
 
 def _present_fills(document: Mapping[str, Any]) -> Markup:
-    """Return the fills where there is no plan that would change them, the fullest ones first."""
+    """Return the present fills, if there is no plan, the fullest directories first."""
     limit = document["limits"]["maxFill"]
     ranked = sorted(
         document["directories"], key=lambda each: -fill_of(each, each["usedBytesBefore"])

@@ -1,4 +1,4 @@
-"""The property files in `config`: a node that works, and clients of it."""
+"""The property files in `config`, of a node and its clients."""
 
 from typing import Final
 

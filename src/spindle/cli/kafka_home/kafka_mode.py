@@ -1,7 +1,7 @@
 """Run a tool for one of Kafka's scripts: the texts, streams and exit codes of Kafka's tools.
 
 Most of Kafka's tools read their options with joptsimple. The tools with sub-commands, and the load
-test of the producer, use argparse4j. Each library words a refusal in its own way.
+test of the producer, use argparse4j. Each library has its own error texts.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,13 +36,13 @@ Report = Callable[[Failure], int]
 
 
 class ErrorStyle(NamedTuple):
-    """How a tool of Kafka reports.
+    """The functions that print the errors of a tool of Kafka.
 
     Attributes:
         failed: a failure.
-        unreadable: words that joptsimple cannot read; as `failed` by default.
-        execution: a failure after the options were checked; as `failed` by default. It gets the
-            words of the command, too.
+        unreadable: words that joptsimple cannot read; `failed` by default.
+        execution: a failure after the options were checked; `failed` by default. It also receives
+            the words of the command.
     """
 
     failed: Report
@@ -138,7 +138,7 @@ def _joptsimple_failure(kind: str, message: str) -> Failure:
 
 
 def _argparse_refusal(tool: click.Command, script: str, error: click.UsageError) -> int:
-    """Print argparse4j's line, with the usage of the command that refused."""
+    """Print argparse4j's line, with the usage of the command."""
     message = error.format_message()
     if isinstance(error, click.NoSuchOption):
         message = f"unrecognized arguments: '{error.option_name}'"
@@ -167,7 +167,7 @@ def _with_class(found: Failure) -> int:
 
 
 def _uncaught(found: Failure) -> int:
-    """Print the text, and the exception as Java prints one that nobody caught."""
+    """Print the text, and the exception as Java prints an uncaught one."""
     click.echo(found.text, err=True)
     click.echo(f"{found}\n", err=True)
     return _FAILED
@@ -201,8 +201,8 @@ def _configs(found: Failure, cause: Exception, words: Sequence[str]) -> int:
 
 
 def _groups(found: Failure, cause: Exception, words: Sequence[str]) -> int:
-    """Print what went wrong; the exit code is 0 all the same, as that of Kafka's tool."""
-    # Kafka's text is that of the outermost exception, which names the class of a refusal.
+    """Print the failure; the exit code is 0, as that of Kafka's tool."""
+    # Kafka's text is that of the outermost exception, which names the class of an API error.
     text = str(found) if isinstance(cause, ApiError) and cause.message else found.text
     click.echo(f"\nError: Executing consumer group command failed due to {text}")
     click.echo(str(found), err=True)
@@ -220,14 +220,14 @@ def _reassign(found: Failure, cause: Exception, words: Sequence[str]) -> int:
 
 
 def _consume(found: Failure, cause: Exception, words: Sequence[str]) -> int:
-    """Print the line of Kafka's log; the exit code is 0 all the same, as that of Kafka's tool."""
+    """Print the line of Kafka's log; the exit code is 0, as that of Kafka's tool."""
     text = f"Error processing message, terminating consumer process: \n{found}"
     log_line("ERROR", text, "org.apache.kafka.tools.consumer.ConsoleConsumer")
     return 0
 
 
 def _acls(found: Failure, cause: Exception, words: Sequence[str]) -> int:
-    # A refusal reaches Kafka's tool inside an ExecutionException, whose text names its class.
+    # An API error reaches Kafka's tool inside an ExecutionException, whose text names its class.
     is_refusal = isinstance(cause, ApiError)
     click.echo(f"Error while executing ACL command: {found if is_refusal else found.text}")
     click.echo(f"{'java.util.concurrent.ExecutionException: ' if is_refusal else ''}{found}\n")
@@ -259,4 +259,4 @@ _TEXTS: Final = {
     "topics": ErrorStyle(_uncaught, execution=_topics),
 }
 _ARGPARSE: Final = {"producer-perf-test": "producer-performance"}
-"""The commands without sub-commands that argparse4j reads, with the names that they print."""
+"""The commands without sub-commands that use argparse4j, with the names that they print."""

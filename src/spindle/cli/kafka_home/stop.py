@@ -1,7 +1,7 @@
 """`kafka-server-stop.sh`: end the nodes that were started from the same folder.
 
-Kafka's script ends every Kafka server on the machine; here the folder is part of a server's command
-line, so that two homes do not end each other's nodes.
+Kafka's script ends every Kafka server on the machine. Here the folder is part of a server's command
+line, so that two folders do not end each other's nodes.
 """
 
 import os
@@ -31,14 +31,14 @@ DECLARATION: Final = Declaration(
 
 
 class RunningNode(NamedTuple):
-    """A server process and the property file it was started with."""
+    """A server process and its property file."""
 
     pid: int
     file: str
 
 
 def stop_nodes(home: str, words: Sequence[str]) -> int:
-    """End the nodes of a folder, all or those that the words choose, and return the exit code.
+    """End all nodes of a folder, or those that the words select; return the exit code.
 
     The variable SIGNAL names the signal; SIGTERM by default.
     """

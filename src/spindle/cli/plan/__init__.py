@@ -1,1 +1,1 @@
-"""`spindle plan`: where replicas should be, and the rounds of moves that bring them there."""
+"""`spindle plan`: target directories of replicas, and rounds of moves."""

@@ -16,7 +16,7 @@ from spindle.planner.plan import Infeasible, PlacementPlan, PlannedMove
 def head_document(
     goal: str, limits: PlanLimits, snapshot: ClusterSnapshot, time_ms: int
 ) -> dict[str, Any]:
-    """Return what is known without a plan.
+    """Return the common head of the documents.
 
     Args:
         time_ms: when the cluster was read.
@@ -39,7 +39,7 @@ def head_document(
 def refusal_document(
     head: Mapping[str, Any], model: ClusterModel, error: Infeasible
 ) -> dict[str, Any]:
-    """Return the document of a goal that no plan reaches: the limit that binds, and a remedy."""
+    """Return the document of an infeasible goal: the binding limit, and a remedy."""
     return {
         **head,
         "refusal": {
@@ -61,7 +61,7 @@ def plan_document(
     """Return the document of a plan; its remarks follow those about the cluster.
 
     Args:
-        forecast: the times after the plan, if a history is known.
+        forecast: the forecast after the plan, if there is a history.
     """
     names = directory_names(plan.cluster)
     directories = _directories(plan.cluster, plan.used_bytes, plan.leaving)

@@ -1,4 +1,4 @@
-"""The times after a plan as text: fills at the horizon, and when directories are full."""
+"""The forecast after a plan as text: fills at the horizon, and when directories are full."""
 
 from spindle.cli.history.forecast_text import short_time_to_full_text
 from spindle.cli.table import narrowed_table_lines

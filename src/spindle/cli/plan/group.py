@@ -1,4 +1,4 @@
-"""`spindle plan`: the commands of the group, and where each is."""
+"""`spindle plan`: the commands of the group, with import paths."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""`spindle plan heal`: the moves that a healing would make now."""
+"""`spindle plan heal`: the moves that `spindle heal` would make now."""
 
 import click
 
@@ -20,7 +20,7 @@ from spindle.planner.model import ClusterModel
 def heal_command(trigger_fill: float, target_fill: float) -> PlanGoal:
     """Plan moves of replicas out of directories that are too full or have failed.
 
-    spindle heal makes these moves, once a failed directory or broker has been away for its --grace.
+    spindle heal makes these moves, once a failed directory or broker has been offline for --grace.
     """
     healing = healing_limits(trigger_fill, target_fill)
 
@@ -34,7 +34,7 @@ def heal_command(trigger_fill: float, target_fill: float) -> PlanGoal:
 
 
 def _afterwards(cluster: ClusterModel) -> list[str]:
-    """Return what to do with failed directories after their replicas have moved away."""
+    """Return the steps for failed directories after their replicas have moved away."""
     failed = [directory for directory in cluster.directories if not directory.is_online]
     return [
         f"replace the disk of {directory}, then spindle disks online {directory.broker_id} "

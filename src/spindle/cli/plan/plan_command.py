@@ -39,7 +39,7 @@ class PlanGoal:
         text: the goal in words.
         plan: reads the cluster, and makes the plan.
         carried_out_by: the commands that reach the goal.
-        afterwards: returns what the operator has to do after the moves.
+        afterwards: returns the operator's steps after the moves.
     """
 
     text: str
@@ -88,7 +88,7 @@ _LIMITS = (
         "--capacity",
         metavar="SIZE",
         callback=parse_size,
-        help="Plan as if each directory had this size, and held nothing but its replicas.",
+        help="Plan as if each directory had this size and held only its replicas.",
     ),
 )
 
@@ -137,10 +137,10 @@ def limits_of(
 
 
 def plan_command(make: Callable[..., PlanGoal]) -> Callable[..., None]:
-    """Turn a function that reads a command's own parameters into the body of the command.
+    """Make the body of a command from a function that returns the goal.
 
-    The function returns the goal. The command reads the cluster, makes the plan, and prints and
-    draws it. If no plan is possible, it ends with the reason, and notes about the cluster.
+    The command reads the cluster, makes the plan, and prints or draws it. If no plan is possible,
+    it ends with the reason, and notes about the cluster.
     """
 
     @wraps(make)
@@ -196,7 +196,7 @@ def plan_command(make: Callable[..., PlanGoal]) -> Callable[..., None]:
 
 
 def _execution_text(client: WireClient, out: Path, throttle: int) -> str:
-    """Return how to execute the written rounds."""
+    """Return the command that executes the written rounds."""
     servers = ",".join(map(str, client.settings.bootstrap_servers))
     return (
         f"{_HOW_TO_EXECUTE}\nkafka-reassign-partitions --bootstrap-server {servers} --execute "

@@ -14,9 +14,9 @@ from spindle.planner.limits import PlanLimits
 from spindle.planner.plan import PlacementPlan
 
 _BARS: Final = (20, 10, 5, 0)
-"""Blocks of a bar: as many as the terminal has room for."""
+"""Possible lengths of a bar; the longest that fits the terminal is used."""
 _SHORT_NAMES: Final = (12, 9)
-"""Characters of a path that the table keeps for the sake of bars, and in any case."""
+"""Characters of a path that the table keeps: with bars, and at least."""
 _MIN_COLUMNS: Final = (0, 1, 3, 4, 6)
 """The columns of the narrowest table: broker, directory, fill before and after, state."""
 _NOTE: Final = "note        "
@@ -36,9 +36,9 @@ def plan_lines(
 
     Args:
         goal: a few words for the first line.
-        remarks: about the cluster; those about the plan follow them.
-        width: columns of the terminal: a table that is too wide has shorter bars, or shorter
-            paths if that does not suffice. None sets no limit.
+        remarks: about the cluster; remarks about the plan follow.
+        width: columns of the terminal: a table that is too wide has shorter bars, then shorter
+            paths. None sets no limit.
     """
     summary = [
         part for line in _summary(goal, plan, limits) for part in wrapped(line, width, len(_NOTE))
@@ -98,7 +98,7 @@ def _above_bound(plan: PlacementPlan) -> str:
 
 
 def note_lines(remark: str, width: int | None = None) -> list[str]:
-    """Return a remark as a note, in as many lines as the columns of a terminal need."""
+    """Return a remark as a note, wrapped to the terminal."""
     return wrapped(_NOTE + remark, width, len(_NOTE))
 
 
@@ -195,7 +195,7 @@ def _state_text(plan: PlacementPlan, number: int) -> str:
 
 
 def _round_lines(plan: PlacementPlan, width: int | None) -> list[Line]:
-    """Return the rounds with bars over time; many rounds are put together."""
+    """Return the rounds with bars over time; many rounds are grouped."""
     for blocks in _BARS:
         head, *rows = _round_table(plan, blocks)
         if width is None or max(map(len, (head, *rows))) <= width:
@@ -213,7 +213,7 @@ def _round_table(plan: PlacementPlan, blocks: int) -> list[str]:
         last = first + len(group)
         duration_ms = sum(planned_round.duration_ms for planned_round in group)
         moves = [move for planned_round in group for move in planned_round.moves]
-        # A short round is as wide as a block.
+        # A short round has at least one block.
         block = 1 / max(1, blocks)
         start, part = min(start_ms / total_ms, 1 - block), max(duration_ms / total_ms, block)
         bar = blocks_text(part, blocks, start)

@@ -1,4 +1,4 @@
-"""`spindle plan what-if`: the plan that an imagined cluster would need."""
+"""`spindle plan what-if`: the plan for a hypothetical cluster."""
 
 import click
 

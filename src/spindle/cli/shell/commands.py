@@ -13,7 +13,7 @@ _INDENT: Final = "  "
 
 @dataclass(slots=True)
 class Shell:
-    """A tree and where the user is in it.
+    """A tree and the user's current directory in it.
 
     Attributes:
         width: columns of the terminal; None prints one name a line.

@@ -297,7 +297,7 @@ def _scram(security: SecurityImage, mechanism: int) -> Mapping[str, Node]:
 
 
 def _credential(credential: ScramCredential) -> str:
-    """Return the credential without what is needed to guess the password, or to act as the server.
+    """Return the credential without the parts that allow guessing the password.
 
     Kafka's shell prints it all.
     """

@@ -62,7 +62,7 @@ def _matches(start: PathMatch, patterns: list[str]) -> Iterator[PathMatch]:
 
 
 def expression(pattern: str) -> re.Pattern[str] | None:
-    """Return the pattern of one name; None if the name has to match literally or is malformed."""
+    """Return the pattern of one name; None if the name must match literally or is malformed."""
     is_pattern = is_group = False
     text = ""
     for escaped, plain in _TOKEN.findall(pattern):

@@ -29,8 +29,8 @@ def read_image(path: Path) -> MetadataImage:
     """Return the image at the end of a file or folder.
 
     Args:
-        path: a snapshot; a segment, which is read with what its folder has before it; the folder
-            of the metadata log, or the log directory that it lies in.
+        path: a snapshot; a segment, which is read after the earlier files of its folder; the folder
+            of the metadata log, or its log directory.
 
     Raises:
         CorruptLog: a file does not hold together, or its records do not fit each other.

@@ -1,4 +1,4 @@
-"""The state of a cluster, and what in it needs attention."""
+"""The state of a cluster, and the problems that need attention."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -29,7 +29,7 @@ FULL: Final = 0.9
 
 
 class Problem(NamedTuple):
-    """Something that needs attention. Its key stays the same while it lasts.
+    """A problem. Its key stays the same while it lasts.
 
     Attributes:
         kind: the screen shows the number of problems of each kind.
@@ -43,12 +43,12 @@ class Problem(NamedTuple):
 
 
 class Status(NamedTuple):
-    """The answers of the cluster.
+    """The responses of the cluster.
 
     Attributes:
         quorum: the description, or the error of the request.
         reports: the directories of each broker, or the error of its request.
-        reassigned: the partitions whose replicas go to other brokers, as far as this user may see.
+        reassigned: the partitions whose replicas move to other brokers, if the user may see them.
         throttled: brokers with throttles for moves although nothing moves.
     """
 
@@ -74,7 +74,7 @@ class Status(NamedTuple):
 
     @property
     def moving(self) -> list[TopicPartition]:
-        """The replicas that move between directories of their brokers, a partition for each."""
+        """The partitions of replicas that move between directories of their brokers."""
         return [
             move.partition
             for report in self.reports
@@ -105,7 +105,7 @@ class Status(NamedTuple):
 
     @property
     def under_replicated(self) -> list[TopicPartition]:
-        """The partitions with replicas that are not in sync, apart from those that a move adds."""
+        """The partitions with replicas out of sync; replicas that a move adds do not count."""
         return [
             where
             for where, partition in self.partitions()
@@ -117,7 +117,7 @@ class Status(NamedTuple):
         return moved.adding if moved is not None else ()
 
     def problems(self) -> list[Problem]:
-        """Return everything that needs attention, the worst first.
+        """Return all problems, the worst first.
 
         Cordons and moves are intended, so they are no problems.
         """
@@ -191,10 +191,10 @@ def _disk_problems(disk: DiskView, place: str) -> Iterator[Problem]:
 
 
 def take_status(client: WireClient, survey: Survey) -> Status:
-    """Ask the cluster.
+    """Query the cluster.
 
     Raises:
-        ApiError, ClientError: the cluster could not be asked for its brokers and partitions.
+        ApiError, ClientError: its brokers and partitions could not be listed.
     """
     client.forget_metadata()
     cluster, quorum = describe_brokers(client), _quorum(client)
@@ -211,7 +211,7 @@ def with_left_throttles(client: WireClient, found: Status) -> Status:
         return found
     throttled = []
     for report in found.reports:
-        # A broker that did not answer does not do so now.
+        # A broker that did not respond before is not queried again.
         if report.disks is not None:
             with suppress(*FAILURES):
                 if has_throttle(client, report.node.node_id):

@@ -149,7 +149,7 @@ class Notifier:
             sender.join(max(0.0, deadline - time.monotonic()))
 
     def send(self, document: Document) -> None:
-        """Queue a document for each target; do not wait."""
+        """Queue a document for each target without waiting."""
         for sender in self._senders:
             sender.send(document)
 
@@ -210,7 +210,7 @@ class _Sender:
                 self._changed.wait(self._retry_s)
 
     def _attempt(self, document: Document) -> str | None:
-        """Send a document; return why that failed."""
+        """Send a document; return the reason of a failure, None after success."""
         try:
             self._send(document)
         except (OSError, ValueError, http.client.HTTPException, NotDelivered) as error:
@@ -263,7 +263,7 @@ def post(url: str, document: Document, limit_s: float) -> None:
     deadline = time.monotonic() + limit_s
     connection = _connection(parts, limit_s)
     connection.connect()
-    # A peer that sends a byte now and then never runs into the limit of a single read.
+    # A peer that sends single bytes slowly never exceeds the limit of one read.
     timer = threading.Timer(deadline - time.monotonic(), _shut_down, (connection.sock,))
     timer.daemon = True
     timer.start()

@@ -79,7 +79,7 @@ def _moves_text(found: Status) -> str:
 
 
 def _throttle_lines(brokers: Sequence[int]) -> Iterator[str]:
-    """Yield how to remove throttles of moves that have ended."""
+    """Yield commands that remove throttles of ended moves."""
     indent = " " * 12
     noun, verb = ("broker", "has") if len(brokers) == 1 else ("brokers", "have")
     names = join_first(brokers, _MAX_NAMED)
@@ -97,7 +97,7 @@ def _attention(problems: Sequence[Problem]) -> str:
 
 
 def _explanations(found: Status) -> Iterator[str]:
-    """Yield what fenced brokers and leaderless partitions wait for."""
+    """Yield explanations of fenced brokers and leaderless partitions."""
     indent = " " * 12
     fenced = [str(node.node_id) for node in found.cluster.nodes if node.is_fenced]
     if fenced:

@@ -15,7 +15,7 @@ from spindle.client.blocking.client import WireClient
 from spindle.common.printable import printable
 
 NEEDS_ATTENTION: Final = 3
-"""The exit code if something needs attention; 1 is that of a command that could not look."""
+"""The exit code if something needs attention; 1 means that the check failed."""
 
 
 def watch_status(
@@ -33,7 +33,7 @@ def watch_status(
                 cluster_id = status.cluster.cluster_id
             except FAILURES as error:
                 text = f"the cluster cannot be asked: {failure(error).plainly}"
-                # The earlier problems may have ended or not, so they stay.
+                # It is unknown whether the earlier problems have ended, so they stay.
                 now = {**before, "unknown": Problem("unknown", "unknown cluster", text)}
                 cluster_id = ""
             code = NEEDS_ATTENTION if now else 0

@@ -14,7 +14,7 @@ from spindle.log.formats.meta_properties import (
 
 @dataclass(slots=True)
 class StorageInfo:
-    """The findings, in order of the directories. `metadata` is that of the first formatted one."""
+    """The findings, in order of the directories; `metadata` is that of the first formatted one."""
 
     directories: list[str] = field(default_factory=list)
     metadata: MetaProperties | None = None

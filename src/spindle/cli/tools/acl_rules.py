@@ -44,7 +44,7 @@ class Pattern(NamedTuple):
 
 
 class AclLine(NamedTuple):
-    """The part of an ACL that is not its resource."""
+    """An ACL without its resource."""
 
     principal: str
     host: str
@@ -92,10 +92,10 @@ def patterns(options: Options) -> list[Pattern]:
 
 
 def rules_to_add(options: Options) -> RulesByPattern:
-    """Return the ACLs that `--add` makes.
+    """Return the ACLs that `--add` creates.
 
     Raises:
-        UsageError: the options do not say which ACLs.
+        UsageError: the options name no ACL.
     """
     kind = pattern_type(options)
     if kind not in (PatternType.LITERAL, PatternType.PREFIXED):

@@ -105,7 +105,7 @@ def show_versions(
     *,
     is_json: bool,
 ) -> None:
-    """Print the versions of each API that the nodes serve, or why a node did not answer."""
+    """Print the versions of each API that the nodes serve, or the error of a node."""
     answers = [(node, _versions(client, node)) for node in nodes]
     if is_json:
         click.echo(json.dumps([_document(node, answer, apis) for node, answer in answers]))
@@ -137,7 +137,7 @@ def node_lines(
 
 
 def range_text(served: ApiVersionRange | None, last: int) -> str:
-    """Return the served versions of an API of which these tools know the versions up to `last`."""
+    """Return the served versions of an API; these tools know versions up to `last`."""
     if served is None:
         return "UNSUPPORTED"
     text = f"{served.first}" if served.first == served.last else f"{served.first} to {served.last}"

@@ -1,4 +1,4 @@
-"""The client of a tool: addresses and a property file become a connection to the cluster."""
+"""The client of a tool, from addresses and a property file."""
 
 from collections.abc import Mapping
 
@@ -62,7 +62,7 @@ def connect_as(options: Options, **settings: str | int) -> WireClient:
     """Return a client from `--bootstrap-server` and `--command-config`.
 
     Args:
-        settings: what `connect` takes further.
+        settings: further arguments of `connect`.
 
     Raises:
         ToolFailed: the property file cannot be read.

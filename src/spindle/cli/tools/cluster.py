@@ -1,4 +1,4 @@
-"""`kafka-cluster`: the cluster's id, nodes and API versions, and forgetting a node."""
+"""`kafka-cluster`: show the cluster's id, nodes and API versions; unregister a node."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ _COMMON: Final = (
     JSON,
 )
 DECLARATION: Final = Declaration(
-    "Show the id and the nodes of the cluster; forget a broker.",
+    "Show the id and the nodes of the cluster; unregister a broker.",
     (),
     examples=("spindle kafka cluster cluster-id",),
 )
@@ -53,12 +53,12 @@ CLUSTER_ID: Final = Declaration(
     examples=("spindle kafka cluster cluster-id",),
 )
 UNREGISTER: Final = Declaration(
-    "Forget a broker that is gone for good.",
+    "Unregister a broker that does not come back.",
     (*_COMMON, Option("id", "The node id of the broker.", "id", short="i")),
     examples=("spindle kafka cluster unregister --id 3",),
 )
 UNREGISTER_CONTROLLER: Final = Declaration(
-    "Forget a controller that is gone for good.",
+    "Unregister a controller that does not come back.",
     (*_COMMON, Option("id", "The node id of the controller.", "id", short="i")),
     examples=("spindle kafka cluster unregister-controller --id 3",),
 )

@@ -23,10 +23,10 @@ Body: TypeAlias = Callable[[Options], int | None]
 
 
 class HelpAsked(Exception):
-    """The words of one of Kafka's scripts ask for its help.
+    """The words of one of Kafka's scripts contain `--help`.
 
     Attributes:
-        context: the command whose help is asked for.
+        context: the command.
     """
 
     def __init__(self, context: click.Context) -> None:
@@ -34,10 +34,10 @@ class HelpAsked(Exception):
 
 
 class ToolCommand(click.Command):
-    """A tool of Kafka, or a command of one.
+    """A tool of Kafka, or a sub-command.
 
     Args:
-        body: does the work and returns an exit code; None means success. It may raise one of
+        body: runs the tool and returns an exit code; None means success. It may raise one of
             `FAILURES`, `UsageError` or `ExecutionFailed`.
     """
 
@@ -69,7 +69,7 @@ class ToolCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         options = Options(ctx)
         if dialect_of(ctx) is Dialect.KAFKA:
-            # `spindle.cli.kafka_home.kafka_mode` words the failures.
+            # `spindle.cli.kafka_home.kafka_mode` prints the failures.
             return self._body(options) or 0
         try:
             return self._body(options) or 0
@@ -84,7 +84,7 @@ class ToolCommand(click.Command):
 
 
 class ToolGroup(SuggestingGroup):
-    """A tool with sub-commands; its own options may stand before or behind the sub-command.
+    """A tool with sub-commands; its own options may stand before or after the sub-command.
 
     Args:
         version_names: the names of the option that prints the version.
@@ -120,7 +120,7 @@ class ToolGroup(SuggestingGroup):
 
 
 def prefer_given_servers(context: click.Context) -> None:
-    """Forget a `--bootstrap-server` of the environment where the words name controllers."""
+    """Ignore a `--bootstrap-server` of the environment if the words name controllers."""
     if not context.params.get("bootstrap_controller"):
         return
     ancestor: click.Context | None = context

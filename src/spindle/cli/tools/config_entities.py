@@ -75,7 +75,7 @@ def check_entities(options: Options, entities: Entities) -> None:
     """Refuse combinations of options that name no entity.
 
     Raises:
-        WrongOptions: names what is missing or too much.
+        WrongOptions: names what is missing or superfluous.
     """
     _check_types(entities.types)
     _check_flags(options)

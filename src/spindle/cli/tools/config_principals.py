@@ -32,7 +32,7 @@ _SALT_BYTES: Final = 32
 
 
 def describe_principals(client: WireClient, entities: Entities, *, as_json: bool) -> None:
-    """Print quotas, and the credentials of users where no client is named."""
+    """Print quotas and, unless a client is named, the credentials of users."""
     entries = quotas.describe_quotas(client, quota_filters(entities))
     users: list[DescribedScramUser] = []
     if entities.types == (USERS,) and DEFAULT_NAME not in entities.names:

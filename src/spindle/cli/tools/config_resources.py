@@ -76,9 +76,7 @@ def alter_resource(
 ) -> None:
     """Set and remove keys of one resource.
 
-    Raises:
-        ToolFailed: a logger is meant that the broker does not have.
-        ApiError: the cluster refused.
+    Raises: ToolFailed: the broker does not have the logger. ApiError: the cluster refused.
     """
     kind = _KINDS[entity_type]
     if entity_type == BROKER_LOGGERS:

@@ -1,4 +1,4 @@
-"""The records of a console consumer: of chosen partitions, or of those that a group assigns."""
+"""The records of a console consumer, from chosen partitions or those that a group assigns."""
 
 import signal
 import time
@@ -39,16 +39,16 @@ class StartPosition:
 
 
 class NoNewRecords(Exception):
-    """No record has arrived for the longest time that a consumer waits."""
+    """No record has arrived within the consumer's timeout."""
 
 
 class Consumption:
-    """Records one after another.
+    """Yields records one after another.
 
     Args:
-        group_id: take part in this group; None reads without one and keeps no positions.
-        tell: is called with a sentence for each position that the log does not have.
-        isolation_level: READ_COMMITTED or READ_UNCOMMITTED; None for that of the client.
+        group_id: join this group; None reads without a group and stores no positions.
+        tell: called with a sentence for each position that is not in the log.
+        isolation_level: READ_COMMITTED or READ_UNCOMMITTED; None for the client's.
     """
 
     def __init__(
@@ -116,9 +116,7 @@ class Consumption:
                 raise NoNewRecords
 
     def close(self) -> None:
-        """Commit the positions behind the returned records and leave the group, if brokers can be
-        reached.
-        """
+        """Commit the positions after the returned records and leave the group, if possible."""
         if self._member is None:
             return
         # A request that Ctrl-C interrupted may still be open on a connection.

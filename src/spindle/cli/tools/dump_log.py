@@ -37,7 +37,8 @@ _DECODERS: Final[dict[str, Decoder]] = {
     "share-group-state-decoder": share_group_record,
     "print-data-log": plain_text,
 }
-"""The decoders by their options. If several options are given, the first one here counts."""
+"""The decoders by their options. If several options are given, the first one in this list is
+used."""
 
 DECLARATION: Final = Declaration(
     "Print the content of segments, indexes and snapshots.",
@@ -57,7 +58,7 @@ DECLARATION: Final = Declaration(
         Option("share-group-state-decoder", "Show records of __share_group_state as JSON."),
         Option("index-sanity-check", "Only check that indexes are well formed."),
         Option("verify-index-only", "Check that indexes agree with their segment."),
-        Option("max-bytes", "Stop after so many bytes of a segment.", "bytes"),
+        Option("max-bytes", "Stop after this many bytes of a segment.", "bytes"),
         Option("max-message-size", "Accepted; records of any size are read.", "bytes"),
     ],
     examples=(

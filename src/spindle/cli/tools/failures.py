@@ -1,4 +1,4 @@
-"""The reasons why a tool ends without success, in Spindle's words and in those of Kafka's tools."""
+"""Failures of a tool, with the texts of Spindle and of Kafka's tools."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,11 +16,11 @@ from spindle.operations.errors import CLUSTER_FAILURES
 
 _ARGUMENT: Final = "java.lang.IllegalArgumentException"
 TERSE: Final = "org.apache.kafka.tools.TerseException"
-"""The exception whose text Kafka's tools print alone, without its class."""
+"""The exception whose text Kafka's tools print without its class."""
 
 
 class UsageError(Exception):
-    """The options do not make a command.
+    """The options do not form a valid command.
 
     Args:
         message: the text of Kafka's tool, which its scripts show.
@@ -56,7 +56,7 @@ class WrongOptions(ToolFailed):
 
 
 FAILURES: Final = (*CLUSTER_FAILURES, ToolFailed)
-"""The exceptions that a tool reports in one line; any other is a fault of the program."""
+"""The exceptions that a tool reports in one line; any other is a bug."""
 
 
 class ExecutionFailed(Exception):

@@ -104,7 +104,7 @@ def outcome_lines(
     """Return the lines about the outcome.
 
     Args:
-        refused: what the whole request, or its first partition, was refused with.
+        refused: the error of the whole request or of its first partition.
     """
     if refused is None:
         head = [f"Request succeeded for deleting offsets from group {group_id}."]

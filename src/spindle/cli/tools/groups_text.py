@@ -19,7 +19,7 @@ MISSING = "-"
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """A partition that a group has a position in or a member reads; None where unknown."""
+    """A partition with a committed position or a member; None where unknown."""
 
     group_id: str
     partition: TopicPartition

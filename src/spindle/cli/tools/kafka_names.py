@@ -1,4 +1,4 @@
-"""Kafka's tools by name: the script in `bin`, the main class, and the command that follows it."""
+"""Kafka's tools: the script in `bin`, the main class, and Spindle's command."""
 
 from typing import Final, NamedTuple
 

@@ -30,18 +30,18 @@ class InputLine(NamedTuple):
 
 
 class Batches:
-    """Gathers records by partition and sends a partition's when there are enough.
+    """Gathers records by partition and sends full batches.
 
-    A batch that is too large is sent again in halves, so that only a record which is too large by
+    A batch that is too large is split into halves, so that only a record that is too large by
     itself is refused.
 
     Args:
-        limit_bytes: sizes of keys and values that make a batch; 0 sends every record alone.
-        on_refused: called with the partition and the lines of a refused batch; the next batch is
-            sent all the same.
+        limit_bytes: size of keys and values of a full batch; 0 sends every record alone.
+        on_refused: called with the partition and the lines of a refused batch; later batches are
+            still sent.
 
     Attributes:
-        sent: number of records that the brokers have taken.
+        sent: number of records that the brokers have accepted.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Batches:
         self.sent = 0
 
     def add(self, line: InputLine) -> None:
-        """Take a record, and send its batch if it is full."""
+        """Add a record, and send its batch if it is full."""
         record = line.record
         partition = self._partition_of(record)
         self._gathered.setdefault(partition, []).append(line)
@@ -105,10 +105,10 @@ class Batches:
 
 
 def send_lines(batches: Batches, line_format: LineFormat, linger_ms: int) -> None:
-    """Send the lines of standard input until its end; what was read is sent in any case.
+    """Send the lines of standard input until its end; a failure does not drop earlier lines.
 
     Args:
-        linger_ms: the longest time that a line waits for others.
+        linger_ms: the maximum time that a line waits for others.
 
     Raises:
         ToolFailed: a line does not have the format.

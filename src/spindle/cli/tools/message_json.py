@@ -1,4 +1,4 @@
-"""Messages as Kafka's tools print them: JSON with the fields of a version, in camel case."""
+"""Messages in the JSON of Kafka's tools: the fields of a version, in camel case."""
 
 import json
 import re

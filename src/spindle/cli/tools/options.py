@@ -1,8 +1,8 @@
-"""The options of Kafka's tools: declared here, read by click.
+"""The options of Kafka's tools: declared with this module, parsed by click.
 
 Long options, `--name value` or `--name=value`, without abbreviations. An option that takes a value
 takes the next word whatever it looks like. Numbers are checked when they are used, so that a tool
-complains about missing options first, in Kafka's order.
+reports missing options first, in Kafka's order.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,10 +19,10 @@ _WITHOUT_VALUE: Final = "\0"
 _GIVEN: Final = "spindle.cli.given"
 _WORDS: Final = "spindle.cli.words"
 LOOSE_WORDS: Final = "loose_words"
-"""The argument of a command that holds the words that belong to no option."""
+"""The name of the argument with the words that belong to no option."""
 BOOTSTRAP_VARIABLE: Final = "SPINDLE_BOOTSTRAP"
 WHERE_IS_THE_CLUSTER: Final = (
-    f"Where is the cluster? Give -b HOST:PORT, or set {BOOTSTRAP_VARIABLE}."
+    f"No cluster is given: give -b HOST:PORT, or set {BOOTSTRAP_VARIABLE}."
 )
 N = TypeVar("N", int, float)
 
@@ -70,7 +70,7 @@ class Option(click.Option):
 
 
 class ParsedOption(NamedTuple):
-    """An option as it stood on the command line; the value of a flag is None."""
+    """An option of the command line; the value of a flag is None."""
 
     name: str
     value: str | None
@@ -124,7 +124,7 @@ def note_words(command: click.Command, context: click.Context, words: Sequence[s
 
 
 class Options:
-    """The options that a command was given, those of its groups included.
+    """The given options of a command and its groups.
 
     Every accessor takes the name of a declared option.
 
@@ -150,7 +150,7 @@ class Options:
                     self._take(ancestor, parameter, parameter.name)
 
     def _take(self, context: click.Context, option: Option, name: str) -> None:
-        """Note the value of an option; a group and its command may both have the option."""
+        """Store the value of an option; a group and its command may both have the option."""
         value = context.params.get(name)
         is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if option.title not in self._declared or (value and is_given):
@@ -209,17 +209,17 @@ class Options:
         return self._number(name, float, "a number")
 
     def require(self, *names: str) -> None:
-        """Insist on options.
+        """Require options.
 
         Raises:
-            UsageError: names the first that was not given.
+            UsageError: names the first missing one.
         """
         for name in names:
             if not self.has(name):
                 raise UsageError(f'Missing required argument "[{name}]"', missing_text(name))
 
     def require_servers(self) -> None:
-        """Insist on exactly one of `--bootstrap-server` and `--bootstrap-controller`.
+        """Require exactly one of `--bootstrap-server` and `--bootstrap-controller`.
 
         Raises:
             UsageError: none or both were given.
@@ -251,7 +251,7 @@ class Options:
                 )
 
     def exactly_one(self, message: str, *names: str) -> None:
-        """Insist on one of several options.
+        """Require exactly one of several options.
 
         Raises:
             UsageError: with `message`, if none or several were given.

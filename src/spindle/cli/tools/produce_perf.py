@@ -1,6 +1,6 @@
 """`kafka-producer-perf-test`: send records and measure the speed.
 
-Batches go out one after another, so the numbers are those of one connection with one request in
+Batches are sent one after another, so the result is that of one connection with one request in
 flight, not the limit of a cluster.
 """
 

@@ -48,7 +48,7 @@ DECLARATION: Final = Declaration(
     (BOOTSTRAP_SERVER, BOOTSTRAP_CONTROLLER, COMMAND_CONFIG),
     examples=("spindle kafka metadata-quorum describe --status",),
 )
-_DRY_RUN: Final = Option("dry-run", "Only say what would be done.")
+_DRY_RUN: Final = Option("dry-run", "Only show the change.")
 DESCRIBE: Final = Declaration(
     "Show the state of the quorum.",
     (
@@ -70,7 +70,7 @@ ADD: Final = Declaration(
     ),
 )
 REMOVE: Final = Declaration(
-    "Take the vote of a controller.",
+    "Remove a controller from the voters.",
     (
         Option("controller-id", "The node id of the controller.", "id", short="i"),
         Option("controller-directory-id", "The id of its metadata directory.", "id", short="d"),

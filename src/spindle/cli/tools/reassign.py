@@ -75,16 +75,16 @@ DECLARATION: Final = Declaration(
         COMMAND_CONFIG,
         JSON,
         BOOTSTRAP_CONTROLLER,
-        Option("list", "Show the changes under way."),
-        Option("generate", "Propose a plan for topics over brokers; nothing is done."),
+        Option("list", "Show the running reassignments."),
+        Option("generate", "Propose a plan for topics and brokers; nothing is changed."),
         Option("execute", "Begin the changes of a plan."),
-        Option("verify", "Show how far a plan is; remove throttles when it is done."),
+        Option("verify", "Show the progress of a plan; remove throttles when it is done."),
         Option("cancel", "Cancel the changes of a plan."),
         Option("reassignment-json-file", "The plan.", "file"),
         Option("topics-to-move-json-file", 'Topics: {"topics": [{"topic": "t"}]}.', "file"),
         Option("broker-list", "Brokers to spread the topics over.", "1,2,..."),
-        Option("disable-rack-aware", "Do not look at racks."),
-        Option("additional", "Begin although other changes are under way."),
+        Option("disable-rack-aware", "Ignore racks."),
+        Option("additional", "Begin even if other reassignments are running."),
         Option(
             "disallow-replication-factor-change",
             "Refuse to change the number of replicas of a partition.",
@@ -92,7 +92,7 @@ DECLARATION: Final = Declaration(
         Option("preserve-throttles", "Leave throttles as they are."),
         Option("throttle", "Bytes per second between brokers.", "rate"),
         Option("replica-alter-log-dirs-throttle", "Bytes per second between directories.", "rate"),
-        Option("timeout", "How long moves may take to begin, 10000 by default.", "ms"),
+        Option("timeout", "Time limit for moves to begin, 10000 by default.", "ms"),
     ],
     examples=(
         "spindle kafka reassign-partitions --reassignment-json-file plan.json --execute",
@@ -165,7 +165,7 @@ def _list(options: Options, client: WireClient) -> None:
 
 
 def list_lines(found: Mapping[TopicPartition, Reassignment]) -> list[str]:
-    """Return the lines about the changes under way."""
+    """Return the lines about the running reassignments."""
     if not found:
         return ["No partition reassignments found."]
     lines = ["Current partition reassignments:"]
@@ -194,8 +194,7 @@ def spread(
     brokers: Sequence[int],
     racks: Mapping[int, str | None],
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return as many replicas as now, dealt to the brokers in turn; adjacent replicas have
-    different racks.
+    """Assign the same number of replicas to brokers round-robin, adjacent ones to different racks.
 
     Raises:
         ToolFailed: there are fewer brokers than replicas, or only some have a rack.

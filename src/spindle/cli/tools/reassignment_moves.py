@@ -57,10 +57,10 @@ def _move_line(replica: Replica, target: str, places: ReplicaPlaces) -> str:
 
 
 def start_moves(client: WireClient, targets: Mapping[Replica, str], timeout_ms: int) -> None:
-    """Start the moves at the brokers; ask again for a replica that does not exist yet.
+    """Start the moves at the brokers; retry for a replica that does not exist yet.
 
     Raises:
-        ToolFailed: a broker refused, or the time is over.
+        ToolFailed: a broker refused, or the timeout has passed.
         ClientError: a broker could not be asked.
     """
     waiting = dict(targets)

@@ -1,4 +1,4 @@
-"""Plans of `kafka-reassign-partitions`: which brokers, and which of their directories."""
+"""Plans of `kafka-reassign-partitions`: brokers and directories of replicas."""
 
 from collections.abc import Sequence
 from typing import Any

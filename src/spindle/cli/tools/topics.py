@@ -65,7 +65,7 @@ DECLARATION: Final = Declaration(
         Option("topic-id", "Id of a topic to describe.", "id"),
         Option("config", "A setting of the new topic; may be repeated.", "name=value"),
         Option("delete-config", "Has no effect any more.", "name"),
-        Option("partitions", "Number of partitions; by default what the brokers say.", "count"),
+        Option("partitions", "Number of partitions; by default the brokers decide.", "count"),
         Option("replication-factor", "Replicas of each partition.", "count"),
         Option(
             "replica-assignment",
@@ -80,7 +80,7 @@ DECLARATION: Final = Declaration(
         Option("if-exists", "Do nothing where the topic does not exist."),
         Option("if-not-exists", "Do nothing where the topic exists."),
         Option("exclude-internal", "Leave out the topics of the brokers themselves."),
-        Option("partition-size-limit-per-response", "Partitions asked for at once.", "count"),
+        Option("partition-size-limit-per-response", "Partitions per request.", "count"),
     ],
     examples=(
         "spindle kafka topics --describe --topic orders",

@@ -16,9 +16,9 @@ _MIN_ISR: Final = "min.insync.replicas"
 
 @dataclass(frozen=True, slots=True)
 class DescribedTopic:
-    """A topic with everything that its description depends on.
+    """A topic with all data of its description.
 
-    `moves` has the changes of replicas under way, `brokers` the ids of the live brokers.
+    `moves` has the running reassignments, `brokers` the ids of the live brokers.
     """
 
     topic: TopicDescription

@@ -93,7 +93,9 @@ FIND_HANGING: Final = Declaration(
     (
         _BROKER,
         Option(
-            "max-transaction-timeout", "Only transactions without a record for so long.", "minutes"
+            "max-transaction-timeout",
+            "Only transactions without a record for this time.",
+            "minutes",
         ),
         _TOPIC,
         _PARTITION,
@@ -252,7 +254,7 @@ def _connected(options: Options) -> WireClient:
 
 
 def _require(options: Options, *names: str) -> None:
-    """Insist on options.
+    """Require options.
 
     Raises:
         UsageError: one is missing.
@@ -293,7 +295,7 @@ def _partition(options: Options) -> TopicPartition:
 
 @contextmanager
 def _doing(what: str, plainly: str | None = None) -> Iterator[None]:
-    """Name what failed in the words of Kafka's tool, and, where they differ, in Spindle's.
+    """Describe a failure in the words of Kafka's tool and, where they differ, in Spindle's.
 
     Raises:
         ToolFailed: in place of one of `FAILURES`.

@@ -130,11 +130,11 @@ def cluster_ports(spec: ClusterSpec, first: int, *, is_wish: bool) -> list[int]:
 
     Args:
         first: 0 chooses free ports.
-        is_wish: the user chose `first`, so no other port will do.
+        is_wish: the user chose `first`, so no other port is used.
 
     Raises:
-        CommandFailed: a chosen port is in use.
-        click.UsageError: there are not so many ports.
+        CommandFailed: a chosen port is in use. click.UsageError: the ports exceed the highest port
+        number.
     """
     count = spec.port_count
     if first == 0:

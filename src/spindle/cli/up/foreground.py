@@ -36,7 +36,7 @@ _ONLY_NEW: Final = {
     "with_metrics": "--metrics",
     "is_secure": "--secure",
 }
-"""Options, by their names, that only a new cluster takes."""
+"""Names of the options that are for a new cluster only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,12 @@ class ForegroundCluster:
     def run(
         self, spec: ClusterSpec, given: Collection[str], ports: Callable[[], list[int]], port: int
     ) -> int:
-        """Create or find the cluster, run it, and remove it at the end; return the exit code.
+        """Create or open the cluster, run it, and remove it at the end; return the exit code.
 
         Args:
             given: names of the options that the user gave.
-            ports: chooses those of a new cluster.
-            port: the option.
+            ports: chooses the ports of a new cluster.
+            port: the value of `--port`.
         """
         folder = Path(tempfile.mkdtemp(prefix="spindle-")) if self.data is None else self.data
         folder = folder.absolute()
@@ -204,7 +204,7 @@ def _why_not_started(node: NodeFolder, log_start: int) -> str:
 
 
 def _last_lines(node: NodeFolder, log_start: int) -> list[str]:
-    """Return the end of the log that the node has written since the log had that size in bytes."""
+    """Return the last lines that the node has written after this position of the log, in bytes."""
     try:
         with node.log_file.open("rb") as file:
             file.seek(log_start)

@@ -1,4 +1,4 @@
-"""The words of `spindle up` once the cluster serves: a box for people, a line for programs."""
+"""The summary that `spindle up` prints when the cluster is ready: a box, or a JSON line."""
 
 import importlib.util
 import json
@@ -27,7 +27,7 @@ _COMMANDS_FILE: Final = "to-try.txt"
 
 
 def greet(nodes: Sequence[NodeFolder], pids: Mapping[int, int], folder: str, fate: str) -> None:
-    """Print the addresses, the nodes and their directories, and commands to try.
+    """Print the addresses, the nodes and their directories, and suggested commands.
 
     On a terminal, commands that would scroll the addresses away are written to a file instead.
 
@@ -74,7 +74,7 @@ def _rows(lines: Iterable[Text], width: int) -> int:
 
 
 def _fitting(blocks: Iterable[list[Text]], rows: int, width: int) -> list[list[Text]]:
-    """Return the blocks that fit into so many rows, each with an empty row behind it."""
+    """Return the blocks that fit into this number of rows, each with an empty row after it."""
     shown = []
     for block in blocks:
         needed = _rows(block, width) + 1
@@ -95,13 +95,13 @@ def _is_written(file: Path, blocks: Iterable[Iterable[Text]]) -> bool:
 
 
 def _users(folder: str) -> dict[str, str]:
-    """Return the property files for clients, by user; none if everyone may come in."""
+    """Return the property files for clients, by user; none without security."""
     files = {user: client_properties_file(Path(folder), user) for user in USERS}
     return {user: str(path) for user, path in files.items() if path.exists()}
 
 
 def spindle_command() -> str:
-    """Return how a shell calls this installation: `spindle` if that is on the path, or its path."""
+    """Return the shell command of this installation: `spindle` if on the PATH, else its path."""
     own = Path(sys.executable).with_name("spindle")
     on_path = shutil.which("spindle")
     is_on_path = on_path is not None and own.exists() and Path(on_path).samefile(own)

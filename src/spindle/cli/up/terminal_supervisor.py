@@ -1,4 +1,4 @@
-"""The nodes of `spindle up`, watched until a signal of the user or their end."""
+"""Supervises the nodes of `spindle up` until a signal or their end."""
 
 import os
 import select
@@ -23,11 +23,11 @@ _ORDERLY_ENDS: Final = (
     # Before a child has its own handlers, these signals end it.
     *(-number for number in (*SIGNALS, signal.SIGKILL)),
 )
-"""The exit codes of a node that `stop` ends."""
+"""The exit codes of a node after `stop`."""
 
 
 class Stopped(Exception):
-    """The user has asked the cluster to end."""
+    """The user has stopped the cluster."""
 
 
 class TerminalSupervisor:
@@ -51,7 +51,7 @@ class TerminalSupervisor:
         self._signals = 0
         self._wake_fd, self._signal_fd = os.pipe()
         os.set_blocking(self._signal_fd, False)
-        # A handler that raised an exception could raise it where it is swallowed.
+        # An exception of a handler could be swallowed.
         for number in SIGNALS:
             # Under nohup the cluster outlives its terminal.
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
@@ -80,7 +80,7 @@ class TerminalSupervisor:
         """Return when every node serves, or one has ended.
 
         Raises:
-            Stopped: the user does not want to wait any longer.
+            Stopped: the user has stopped the cluster.
         """
         runs = self._supervisor.runs.values()
         while all(run.exit_code is None for run in runs) and not all(run.is_ready for run in runs):
@@ -90,7 +90,7 @@ class TerminalSupervisor:
         """Return when the last node has ended.
 
         Raises:
-            Stopped: the user wants the cluster to end.
+            Stopped: the user has stopped the cluster.
         """
         while self._supervisor.running:
             self._watch()

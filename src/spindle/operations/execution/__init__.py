@@ -1,1 +1,1 @@
-"""Carries out plans on a running cluster, in rounds with which a later run can go on."""
+"""Executes plans on a running cluster, in rounds that a later run can continue."""

@@ -1,4 +1,4 @@
-"""The moves that are under way, and those among them that can never end."""
+"""The running moves, and which of them can never complete."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ class ActiveMoves:
     """The moves of a cluster at one moment.
 
     Attributes:
-        reassigned: partitions whose replicas go to other brokers.
-        copies: replicas that go to another directory of their broker, and the bytes that are there.
-            A copy whose replica was in a directory that has failed does not count: it never ends
-            (Kafka's brokers keep it).
+        reassigned: partitions whose replicas move to other brokers.
+        copies: replicas that move to another directory of their broker, and the copied bytes. A
+            copy whose source directory has failed does not count: it never completes (Kafka's
+            brokers keep it).
         online: the replicas that a broker can read, and their bytes.
         offline: the log directories that have failed, by broker.
     """
@@ -30,14 +30,14 @@ class ActiveMoves:
 
     @property
     def count(self) -> int:
-        """The number of moves, whoever began them."""
+        """The number of moves, including those of other programs."""
         return len(self.reassigned) + len(self.copies)
 
     def lost(self, plan: Plan, away: Collection[int]) -> dict[TopicPartition, str]:
-        """Return the partitions of a plan whose move cannot end, and why.
+        """Return the partitions of a plan whose move cannot complete, and why.
 
         Args:
-            away: brokers that are not running, for so long that they are not waited for.
+            away: brokers that have been down for too long to wait for them.
         """
         reasons = {}
         for partition, reassignment in self.of_plan(plan).items():
@@ -75,7 +75,7 @@ class ActiveMoves:
         return {**adding, **self.copies}
 
     def names(self) -> list[str]:
-        """Return the moves for people, such as `t-0 to broker 3`."""
+        """Return the moves as texts, such as `t-0 to broker 3`."""
         names = []
         for partition, reassignment in self.reassigned.items():
             targets = ", ".join(map(str, reassignment.adding))
@@ -91,7 +91,7 @@ def moves_under_way(
     reassigned: Mapping[TopicPartition, Reassignment],
     described: Mapping[int, Collection[LogDirView]],
 ) -> ActiveMoves:
-    """Return the moves from the answers of the controller and of the brokers."""
+    """Return the moves in the responses of the controller and of the brokers."""
     copies: dict[Replica, int] = {}
     online: dict[Replica, int] = {}
     offline: dict[int, set[str]] = {}
@@ -108,10 +108,10 @@ def moves_under_way(
 
 
 class StallDetector:
-    """Notices that no move has got any further for a while.
+    """Detects that no move makes progress.
 
     Args:
-        limit_s: that time.
+        limit_s: time without progress.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -123,7 +123,7 @@ class StallDetector:
         """Record progress; resets after a stall is reported.
 
         Args:
-            now_s: the time of the look, by a clock that only goes forward.
+            now_s: the time of a monotonic clock.
         """
         seen = (dict(now.reassigned), now.copied_bytes())
         if seen != self._seen:

@@ -1,4 +1,4 @@
-"""Cordons of an execution: set once the file names them, and removed for certain."""
+"""Cordons of an execution: set after the file names them, and removed reliably."""
 
 import time
 from typing import Final
@@ -10,9 +10,9 @@ from spindle.operations.events import Cordoned, NotUncordoned, OnProgress
 from spindle.operations.execution.execution_file import ExecutionFile
 
 _CORDON_SEEN_S: Final = 3.0
-"""Time in which a broker hears of a cordon that was set a moment ago."""
+"""Time for a broker to learn a cordon that was just set."""
 _CORDON_GONE_S: Final = 15.0
-"""Time in which a broker hears that a cordon was removed."""
+"""Time for a broker to learn the removal of a cordon."""
 _PAUSE_S: Final = 0.2
 
 
@@ -29,10 +29,10 @@ def set_cordon(client: WireClient, broker_id: int, path: str, report: OnProgress
 def remove_cordons(
     client: WireClient, broker_id: int, file: ExecutionFile, report: OnProgress
 ) -> None:
-    """Remove the cordons that an execution has set; those that stay are left in the file.
+    """Remove the cordons that an execution has set; failed ones stay in the file.
 
-    A broker shows its own configuration, and gets a change later than the controller. So a cordon
-    that it does not show may be one that it does not have yet.
+    A broker reports its own configuration, and learns a change later than the controller. So it may
+    not report a cordon yet that was set already.
 
     Raises:
         ApiError, ClientError: the cluster refused, or could not be asked.
@@ -57,7 +57,8 @@ def remove_cordon(client: WireClient, broker_id: int, path: str) -> str | None:
             uncordon(client, broker_id, path)
             break
         except CordonRefused as error:
-            # Perhaps the execution was killed before it set this cordon, or an operator removed it.
+            # The execution may have been killed before it set this cordon, or an operator removed
+            # it.
             if time.monotonic() >= deadline:
                 return str(error)
         time.sleep(_PAUSE_S)

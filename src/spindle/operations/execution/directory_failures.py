@@ -4,19 +4,19 @@ from collections.abc import Collection, Mapping
 
 
 class DirectoryFailures:
-    """Notices the directories that go offline after the first look, and those that come back."""
+    """Tracks the directories that go offline after the first check, and those that come back."""
 
     def __init__(self) -> None:
         self._before: set[tuple[int, str]] | None = None
         self._offline: set[tuple[int, str]] = set()
 
     def see(self, offline: Mapping[int, Collection[str]], described: Collection[int]) -> list[str]:
-        """Take note of the directories that are offline; return the new ones as `BROKER:DIR`.
+        """Record the offline directories; return the new ones as `BROKER:DIR`.
 
         Args:
-            offline: the paths of directories that have failed, by broker.
-            described: the brokers that have reported their directories. Those of a broker that does
-                not answer stay offline.
+            offline: the paths of failed directories, by broker.
+            described: the brokers that have reported their directories. Directories of a broker
+                that does not respond stay offline.
         """
         failed = {(broker, path) for broker, paths in offline.items() for path in paths}
         if self._before is None:
@@ -27,7 +27,7 @@ class DirectoryFailures:
         return _names(new)
 
     def still_offline(self) -> list[str]:
-        """Return those that went offline after the first look and were not back at the last one."""
+        """Return the directories that went offline after the first check and are still offline."""
         return _names(self._offline - (self._before or set()))
 
 

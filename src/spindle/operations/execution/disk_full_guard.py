@@ -9,10 +9,10 @@ from spindle.operations.execution.active_moves import ActiveMoves
 from spindle.operations.reassignment import Plan, Replica
 
 _SLACK: Final = 0.2
-"""A plan counts logs, not their indexes, and copies take time in which partitions grow. Tolerance
-above --max-fill, as a share of the space it leaves free."""
+"""Tolerance above the maximum fill, as a share of the space that it leaves free. A plan counts
+logs, not their indexes, and partitions grow during copies."""
 _RESERVE: Final = 0.5
-"""The part of what the highest fill leaves free that must be free after the copies, too."""
+"""The share of the space above the maximum fill that must remain free after the copies."""
 
 
 def overfilling(
@@ -21,11 +21,11 @@ def overfilling(
     described: Mapping[int, Collection[LogDirView]],
     fill: float,
 ) -> dict[Replica, str]:
-    """Return the replicas of a plan whose directory has too little room left, and why.
+    """Return the replicas of a plan whose directory has too little free space, and why.
 
     Args:
         now: all moves, from the same responses of the brokers.
-        fill: the highest share of a file system that may be filled.
+        fill: the maximum used share of a file system.
     """
     arriving: dict[tuple[int, str], dict[Replica, int]] = {}
     for replica, path, left_bytes in _arriving(plan, now, described):
@@ -47,12 +47,12 @@ def copyable_bytes(
     described: Mapping[int, Collection[LogDirView]],
     fill: float,
 ) -> dict[tuple[int, str], int]:
-    """Return how many bytes more may be copied into each directory whose capacity is known.
+    """Return the bytes that may still be copied into each directory of known capacity.
 
     Args:
-        plan: the moves of this execution that are under way.
+        plan: the running moves of this execution.
         now: all moves, from the same responses of the brokers.
-        fill: the highest share of a file system that may be filled.
+        fill: the maximum used share of a file system.
     """
     free_bytes = {
         (broker, view.path): int(view.usable_bytes - (1 - _SLACK) * (1 - fill) * view.total_bytes)
@@ -67,7 +67,7 @@ def copyable_bytes(
 
 
 def _too_full(broker: int, view: LogDirView, left_bytes: int, fill: float) -> str:
-    """Return why the copies into a directory must not go on; empty if they may."""
+    """Return why the copies into a directory must stop; empty if they may continue."""
     if view.total_bytes <= 0 or view.usable_bytes < 0:
         return ""
     name = f"directory {view.path} of broker {broker}"
@@ -84,7 +84,7 @@ def _too_full(broker: int, view: LogDirView, left_bytes: int, fill: float) -> st
 def _arriving(
     plan: Plan, now: ActiveMoves, described: Mapping[int, Collection[LogDirView]]
 ) -> Iterator[tuple[Replica, str, int]]:
-    """Yield the replicas that a plan has under way, their directories, and the missing bytes."""
+    """Yield the moving replicas of a plan, their directories, and the missing bytes."""
     places: dict[Replica, str] = {}
     for broker, views in described.items():
         for view in views:

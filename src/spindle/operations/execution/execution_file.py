@@ -1,6 +1,6 @@
-"""The file of an execution that is under way: what a later run must undo or wait for.
+"""The state file of a running execution: the changes that a later run must undo or wait for.
 
-Everything else is asked from the cluster, so an execution that was killed goes on where it was.
+The cluster has all other state, so a killed execution continues where it was.
 """
 
 import json
@@ -20,12 +20,12 @@ class ExecutionFile:
     """The content of the file.
 
     Attributes:
-        goal: what is carried out, such as `drain 2:/disk3`.
+        goal: the goal of the execution, such as `drain 2:/disk3`.
         cordoned: the entries of `cordoned.log.dirs` that this execution has set or is about to set.
         throttled: the throttled replicas that this execution has added to topics, or is about to.
         brokers: those that may have throttles.
-        round: the text of the moves that may be under way, in the format of Kafka's tool.
-        deleted: the replicas that have left and may still have their space (`OwnDeletions`).
+        round: the text of the moves that may be running, in the format of Kafka's tool.
+        deleted: the replicas that have left and may still use space (`OwnDeletions`).
     """
 
     path: Path
@@ -42,9 +42,9 @@ class ExecutionFile:
         replace_document(self.path, {k: v for k, v in asdict(self).items() if k != "path"})
 
     def end(self) -> None:
-        """Remove the file, or keep in it what is still to be undone.
+        """Remove the file, unless changes are still to be undone.
 
-        That are the brokers with throttles, and the cordons that are still in `cordoned`.
+        These are throttles of brokers, and the cordons in `cordoned`.
         """
         self.throttled, self.round = {}, ""
         if self.brokers or self.cordoned:
@@ -54,10 +54,10 @@ class ExecutionFile:
 
 
 def open_execution_file(path: Path, cluster_id: str, goal: str) -> ExecutionFile:
-    """Return what an earlier run for the same goal has left, or a new file that is not saved yet.
+    """Return the file of an earlier run for the same goal, or a new one that is not saved yet.
 
     Raises:
-        OperationFailed: the file is of another goal or cluster, or damaged, or no such file.
+        OperationFailed: the file belongs to another goal or cluster, or is damaged.
     """
     if not path.exists():
         return ExecutionFile(path, cluster_id, goal)

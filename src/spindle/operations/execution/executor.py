@@ -63,14 +63,14 @@ from spindle.planner.model import DirectoryModel
 from spindle.planner.plan import PlacementPlan, PlannedMove
 
 PAUSE_S: Final = 0.5
-"""Time between two looks at moves."""
+"""Time between two checks of moves."""
 BROKER_GONE_S: Final = 30.0
-"""Time after which a copy from or to a broker that is not running is given up."""
+"""Time after which a copy from or to a stopped broker is cancelled."""
 
 STUCK_S: Final = 600.0
-"""Give up on a move after this long without progress."""
+"""Cancel a move after this time without progress."""
 CHECK_S: Final = 5.0
-"""Time between two looks at throttles."""
+"""Time between two checks of throttles."""
 UNCORDONED_S: Final = 3.0
 """How long a broker may still reject replicas after an uncordon."""
 _MAX_NAMED: Final = 5
@@ -78,7 +78,7 @@ _HAS_ENDED: Final = (
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-"""Refusals to cancel a move that has ended a moment ago."""
+"""The errors of cancelling a move that has just ended."""
 
 WhileUncordoned = Callable[[Callable[[], object]], None]
 """Calls a function while the cordons of an execution are removed."""
@@ -90,23 +90,23 @@ def all_moves(_move: PlannedMove) -> bool:
 
 
 def without_cordons(_stop: Callable[[], object]) -> None:
-    """Call nothing: an execution without cordons has none that could be removed."""
+    """Do nothing, because the execution has no cordons."""
 
 
 class RoundExecutor:
-    """Executes plans one after the other; its file has at each moment what must be undone.
+    """Executes plans one after the other; its file always has the changes to undo.
 
     Attributes:
-        refused: the moves of the last plan that the cluster refused, with its reasons.
+        refused: the moves of the last plan that the cluster refused, with the reasons.
         failures: the directories that have gone offline since the first wait.
         sleep: waits for a time; may raise `Cancelled`.
         deletions: replicas that moved away from a directory, and may still use its space.
 
     Args:
         limits: the throttle is for each broker: into it, out of it, and between directories.
-        highest_fill: copies into a directory are given up before its file system is fuller.
+        highest_fill: copies into a directory are cancelled before its file system is fuller.
         while_uncordoned: removes the cordons of this execution, and sets them again.
-        sleep: waits between two looks; may raise `Cancelled`.
+        sleep: waits between two checks; may raise `Cancelled`.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class RoundExecutor:
         self._given_up: set[Replica] = set()
 
     def run(self, plan: PlacementPlan, admits: Callable[[PlannedMove], bool] = all_moves) -> None:
-        """Carry out a plan: begin each move as soon as its limits allow it, and wait for all.
+        """Execute a plan: begin each move as soon as its limits allow it, and wait for all.
 
         Moves of partitions that have changed since the plan was made are left out. A move that the
         cluster refuses is reported, and kept in `refused`. If a directory or a broker goes offline
@@ -146,7 +146,7 @@ class RoundExecutor:
             admits: returns whether a move may begin; others are left out of the plan.
 
         Raises:
-            OperationFailed: a move can neither end nor be cancelled.
+            OperationFailed: a move can neither complete nor be cancelled.
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
         self.refused = []
@@ -157,13 +157,13 @@ class RoundExecutor:
     def wait(self) -> None:
         """Wait until no replica of the cluster moves.
 
-        Moves of this execution are cancelled that cannot end, that make no progress, or whose
-        directory fills up. A broker that comes back, or whose throttle another execution removes,
-        gets the throttle of this run. Directories that fail meanwhile are reported.
+        Moves of this execution are cancelled if they cannot complete, make no progress, or fill
+        their directory. A broker that comes back, or whose throttle another execution removes, gets
+        the throttle of this run. Directories that fail meanwhile are reported.
 
         Raises:
-            OperationFailed: a move can neither end nor be cancelled, or those of others do not get
-                any further.
+            OperationFailed: a move can neither complete nor be cancelled, or moves of others make
+                no progress.
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
         self._watch(None, all_moves)
@@ -296,9 +296,7 @@ class RoundExecutor:
     def _valid_moves(
         self, under_way: PlanUnderWay
     ) -> tuple[Plan, Mapping[TopicPartition, tuple[int, ...]]]:
-        """Return the moves that are due, without partitions that others have changed since the plan
-        was made, and the replicas of all partitions of their topics.
-        """
+        """Return the due moves that others have not changed, and the replicas of their topics."""
         if not under_way.due_moves:
             return Plan({}), {}
         topics = sorted({under_way.partition(move).topic for move in under_way.due_moves})
@@ -318,7 +316,7 @@ class RoundExecutor:
     def _waits_for_deletions(self, under_way: PlanUnderWay) -> bool:
         """Return whether moves wait for the space of deleted replicas; report it once.
 
-        The wait has an end: see `PlanUnderWay.may_free_space`.
+        The wait is limited: see `PlanUnderWay.may_free_space`.
 
         Raises:
             ClientError: a broker could not be asked.
@@ -387,10 +385,10 @@ class RoundExecutor:
         self._given_up.update(inside.directories)
 
     def _cancel_lost(self, now: ActiveMoves, away: Collection[int]) -> None:
-        """Cancel the moves of the present round that cannot end.
+        """Cancel the moves of the present round that cannot complete.
 
         Raises:
-            OperationFailed: the cluster does not cancel one of them, so waiting would have no end.
+            OperationFailed: the cluster does not cancel one of them, so the wait would never end.
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
         lost = now.lost(parse_plan_json(self.file.round), away) if self.file.round else {}
@@ -398,7 +396,7 @@ class RoundExecutor:
             self._give_up(lost)
 
     def _end_standstill(self, now: ActiveMoves) -> None:
-        """Cancel the moves of the present round, of which nothing was copied for long.
+        """Cancel the moves of the present round, because they make no progress.
 
         Raises:
             OperationFailed: others have begun the moves, or the cluster does not cancel one.
@@ -436,11 +434,11 @@ class RoundExecutor:
                 )
 
     def stop_moves(self, uncordon: Callable[[], None] = lambda: None) -> None:
-        """Cancel the moves of the round that may be under way. Those of others go on.
+        """Cancel the moves of the round that may be running. Moves of others continue.
 
         Args:
-            uncordon: removes the cordons of this execution. It is called if a broker does not end
-                a copy because the directory in which the replica would stay is cordoned.
+            uncordon: removes the cordons of this execution. It is called if a broker refuses to
+                cancel a copy because its source directory is cordoned.
 
         Raises:
             ApiError, ClientError: the cluster refused, or could not be asked.
@@ -502,7 +500,7 @@ class RoundExecutor:
                 move_replicas(self.client, replica.broker, {replica.partition: path})
 
     def throttle(self) -> None:
-        """Set the throttle of this run, also for a round that an earlier run began.
+        """Set the throttle of this run, also for the round of an earlier run.
 
         Raises:
             ApiError, ClientError: the cluster refused, or could not be asked.
@@ -510,13 +508,13 @@ class RoundExecutor:
         add_entries(self.client, self.file.throttled)
         rates = (*BETWEEN_BROKERS, *BETWEEN_DIRECTORIES)
         for broker in self._alive():
-            # One that goes down at this moment gets its throttle when it is back.
+            # A broker that stops now gets its throttle when it is back.
             with suppress(BrokerNotRunning):
                 throttle_brokers(self.client, [broker], rates, self._backoff.bytes_per_second)
                 self._throttled.add(broker)
 
     def _detect_lost_throttles(self) -> None:
-        """Take note of the throttles that another execution has removed at its end."""
+        """Detect throttles that another execution has removed at its end."""
         for broker in self._alive():
             with suppress(ApiError, ClientError):
                 if not has_throttle(self.client, broker):
@@ -536,7 +534,7 @@ class RoundExecutor:
                 self.file.brokers.remove(broker)
 
     def pause(self) -> None:
-        """Remove the throttles while nothing moves; the file keeps what is still to be undone."""
+        """Remove the throttles while nothing moves; the file keeps the remaining ones."""
         with suppress(ApiError, ClientError):
             self.unthrottle()
             self.file.round = ""
@@ -547,7 +545,7 @@ class RoundExecutor:
         """Report the brokers that keep their throttles because they do not run.
 
         Args:
-            command: what removes them later.
+            command: the call that removes them later.
         """
         if self.file.brokers:
             self.report(ThrottlesLeft(list(self.file.brokers), command))
@@ -567,7 +565,7 @@ class RoundExecutor:
             except BrokerNotRunning as missing:
                 answers = dict.fromkeys(wanted, missing)
             for partition, error in answers.items():
-                # A broker keeps the directory in mind for a replica that it does not have yet.
+                # A broker remembers the directory of a replica that it does not have yet.
                 if error is not None and error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
                     self._refuse(f"{Replica(broker, partition)} to {wanted[partition]}", error)
                     unnamed.add(partition)
@@ -579,6 +577,6 @@ class RoundExecutor:
         self.report(MoveRefused(what, reason))
 
     def _alive(self) -> list[int]:
-        """Return the brokers that may have throttles and that can be asked."""
+        """Return the running brokers that may have throttles."""
         alive = self.client.metadata(()).brokers
         return [broker for broker in self.file.brokers if broker in alive]

@@ -1,4 +1,4 @@
-"""The last step of a plan: other replicas come first, and these are elected as leaders."""
+"""The last step of a plan: change preferred leaders, and elect them."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Plans, moves what is planned, and plans again, until there is nothing left to move."""
+"""Repeats planning and moving until there is nothing left to move."""
 
 from collections.abc import Callable
 from math import inf
@@ -23,11 +23,11 @@ def run_rounds(
 ) -> PlacementPlan:
     """Execute one plan after the other, and return the plan without rounds.
 
-    Every plan is made for the cluster as it is then. If no plan is possible, no throttles stay.
+    Every plan is made for the present cluster. If no plan is possible, the throttles are removed.
 
     Args:
-        before_round: is called with each plan that has rounds.
-        distance: how far from the goal a plan begins; 0 is the goal.
+        before_round: called with each plan that has rounds.
+        distance: the distance from the goal before a plan; 0 is the goal.
         stays: the error if rounds do not bring the goal closer.
 
     Raises:
@@ -47,7 +47,7 @@ def run_rounds(
             executor.pause()
             raise OperationFailed("\n".join([stays, *executor.refused]))
         executor.run(plan)
-        # The cause of a plan in vain often passes: a broker that is away comes back.
+        # The cause of a failed plan is often temporary: a stopped broker comes back.
         executor.sleep(PAUSE_S * 2**vain_rounds)
         executor.wait()
     return plan
@@ -56,8 +56,8 @@ def run_rounds(
 def _planned(executor: RoundExecutor, make_plan: Callable[[], PlacementPlan]) -> PlacementPlan:
     """Wait for other reassignments to finish, then plan.
 
-    The controller may know that a move has ended before the broker that is asked for the replicas.
-    With the old replicas there may be no plan, so after a round it is made again for a while.
+    The controller may know the end of a move before the broker that reports the replicas. With the
+    old replicas there may be no plan, so planning is retried for a while after a round.
     """
     refusals_left = _MAX_REFUSALS if executor.file.round else 0
     while True:

@@ -1,4 +1,4 @@
-"""The plans of an execution, each made for the cluster as it is at that moment."""
+"""The plans of an execution, each made for the present cluster."""
 
 import time
 from collections.abc import Callable
@@ -18,10 +18,10 @@ _MS: Final = 1000
 
 
 class DeletionWait:
-    """Waits once for deletions that brokers do not report, for as long as files are kept.
+    """Waits once, for the deletion delay, for deletions that brokers do not report.
 
-    Kafka's brokers report how much of a directory is used, but not how much of it belongs to
-    replicas that were just deleted. A plan that counts these bytes moves too much.
+    Kafka's brokers report the used bytes of a directory, but not how many belong to deleted
+    replicas. A plan that counts these bytes moves too much.
     """
 
     def __init__(self, report: OnProgress, sleep: Sleep = time.sleep) -> None:
@@ -55,7 +55,7 @@ def plan_now(
     Args:
         make: makes a plan for the cluster of today, or of a later day.
         own: the replicas that this execution moved away.
-        deletion_wait: waits before the first plan; None if it does not have to.
+        deletion_wait: waits before the first plan; None for no wait.
         remarks: reports what is unknown about the cluster.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A plan that is being carried out: which of its moves wait, are under way, or have ended."""
+"""A plan during its execution: the moves that wait, run, or have ended."""
 
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -15,7 +15,7 @@ from spindle.planner.plan import PlacementPlan, PlannedMove
 from spindle.planner.rolling import RollingMoves
 
 _MAX_UNSEEN_CHECKS: Final = 3
-"""A move that was begun and that no broker reports at so many checks in a row has ended."""
+"""After this many checks in a row without a report of a broker, a move has ended."""
 
 Described = Mapping[int, Collection[LogDirView]]
 
@@ -24,10 +24,10 @@ _DELETION_CHECK_S: Final = 30.0
 
 
 class PlanUnderWay:
-    """Compares a plan with what the cluster shows.
+    """Compares a plan with the state of the cluster.
 
     Attributes:
-        rolling: the moves that wait and that are under way.
+        rolling: the waiting and the running moves.
         due_moves: chosen by the last `due`, and not begun yet.
 
     Args:
@@ -45,13 +45,13 @@ class PlanUnderWay:
         self._idle_since_s: float | None = None
 
     def note_moving(self) -> None:
-        """Note that a move is under way or has just begun."""
+        """Record that a move is running or has just begun."""
         self._idle_since_s = None
 
     def may_free_space(self, directory: DirectoryModel, now_s: float) -> bool:
         """Return whether deletions that were due when the last move ended may still free space.
 
-        A busy topic always has deleted segments, which do not free what a move waits for. So the
+        A busy topic always has deleted segments, which do not free the space for a move. So the
         wait ends one deletion delay, and one check for deletions of a broker, after the last move.
         """
         if self._idle_since_s is None:
@@ -79,7 +79,7 @@ class PlanUnderWay:
     ) -> bool:
         """Return False if directories or brokers went offline or came back since the last call.
 
-        The moves that wait are then dropped, because the plan was made for another cluster. True if
+        The waiting moves are then dropped, because the plan was made for another cluster. True if
         none were waiting.
         """
         failed = frozenset((broker, path) for broker, paths in offline.items() for path in paths)
@@ -97,7 +97,7 @@ class PlanUnderWay:
         """Choose the moves that begin now.
 
         Args:
-            begun: the moves that this execution has under way.
+            begun: the running moves of this execution.
         """
         free_bytes = copyable_bytes(begun, now, described, self._highest_fill)
         indexes = {
@@ -155,7 +155,7 @@ class PlanUnderWay:
         return ended_moves
 
     def progress(self) -> MovesLeft:
-        """Return what is left to move, and what moves now."""
+        """Return an event with the remaining and the running moves."""
         left = list(self.rolling.left())
         size_bytes = sum(move.size_bytes for move in left)
         return MovesLeft(len(left), size_bytes, len(self.rolling.under_way))

@@ -54,7 +54,7 @@ class AffectedReplicas:
         found: Sequence[Log],
         accepted: Collection[TopicPartition] = (),
     ) -> Mapping[TopicPartition, ReplicaState]:
-        """Return what has become of replicas, in their order.
+        """Return the states of replicas after the change, in their order.
 
         Args:
             found: the logs of the directory.
@@ -79,7 +79,7 @@ class AffectedReplicas:
         return states
 
     def lost_with(self, failed: LogDirectory) -> list[TopicPartition]:
-        """Return the replicas of this broker that a failed directory has, as far as is known.
+        """Return the known replicas of this broker in a failed directory.
 
         The id of a directory that had failed before the start is not known.
         """
@@ -96,7 +96,7 @@ class AffectedReplicas:
         return sorted(dict.fromkeys(lost + held))
 
     def check_other_copies(self, failed: LogDirectory, lost: Iterable[TopicPartition]) -> None:
-        """Refuse to retire a directory that has the only replicas of partitions.
+        """Refuse to remove a directory that has the only replicas of partitions.
 
         Raises:
             DirectoryInUse: names these replicas.
@@ -118,7 +118,7 @@ class AffectedReplicas:
         found: Sequence[Log],
         accepted: Collection[TopicPartition],
     ) -> None:
-        """Refuse a directory in place of one that failed if replicas would be lost with it.
+        """Refuse a directory that replaces a failed one if replicas would be lost.
 
         Args:
             directory_id: of the directory; None if it is empty.
@@ -129,7 +129,7 @@ class AffectedReplicas:
             DirectoryInUse: names the replicas that are not accepted.
             ApiError: a replica is accepted that would not be lost.
         """
-        # The log of a deleted topic of the same name is none of them.
+        # The log of a deleted topic of the same name does not count.
         here = {(log.topic_partition, log.topic_id) for log in found}
         candidates = self.lost_with(failed)
         if directory_id is not None:
@@ -162,7 +162,7 @@ class AffectedReplicas:
     def lost_for_good(self) -> list[TopicPartition]:
         """Return the only replicas of partitions whose directory this broker does not have.
 
-        None is lost while a directory is offline, because it may be the one.
+        While a directory is offline, none counts as lost: that directory may have it.
         """
         if any(d.is_offline for d in self._replicas.directories):
             return []

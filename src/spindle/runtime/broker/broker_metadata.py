@@ -1,9 +1,9 @@
-"""Brings the committed metadata to the broker: images in order, each followed by its reactions.
+"""Applies the committed metadata to the broker: images in order, each followed by its reactions.
 
-Handlers see `image`, the newest committed one, at once; the replicas follow it in reactions. While
-`is_behind`, a handler that misses a replica waits with `catch_up`, so that a topic which a client
-finds in metadata is one that this broker serves. Before `start` the log is only read. Everything up
-to then becomes one delta, so that the broker reacts to no past state.
+Handlers see `image`, the newest committed one, at once; the reactions then update the replicas.
+While `is_behind`, a handler that misses a replica waits with `catch_up`, so that a topic which a
+client finds in metadata is one that this broker serves. Before `start` the log is only read.
+Everything up to then becomes one delta, so that the broker reacts to no past state.
 """
 
 import asyncio
@@ -56,12 +56,12 @@ class BrokerMetadata(MetadataPublisher):
 
     @property
     def is_behind(self) -> bool:
-        """Return True while reactions to `image` are under way."""
+        """Return True while reactions to `image` are running."""
         return self.applied is not self.image
 
     @property
     def offset(self) -> int:
-        """Return the last offset that is applied; before `start`, that was read."""
+        """Return the last applied offset; before `start`, the last offset that was read."""
         if not self._is_started or (self._queue.empty() and not self._is_reacting):
             return max(self._committed_offset, self.applied.provenance.last_offset)
         return self.applied.provenance.last_offset

@@ -72,7 +72,7 @@ from spindle.serving.unsupported_feature_log import RefusalLog
 log = logging.getLogger(__name__)
 
 _LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
-"""As in Kafka: a transaction that is open for so much longer than the longest timeout hangs."""
+"""As in Kafka: a transaction that stays open this much longer than the longest timeout hangs."""
 _INTERNAL_TOPIC_WAIT_S: Final = 5.0
 _NEVER_S: Final = 86_400.0
 _FOLLOW_AGAIN_S: Final = 5.0
@@ -83,9 +83,9 @@ class BrokerServer:
     """A broker from its start to its stop."""
 
     def __init__(self, environment: BrokerEnvironment, metrics: RequestMetrics) -> None:
-        """Make the parts in the order in which they need each other.
+        """Create the parts in the order of their dependencies.
 
-        A `_make_` method uses only parts that were made before.
+        A `_make_` method uses only parts that exist already.
         """
         env = environment
         config = env.config
@@ -142,7 +142,7 @@ class BrokerServer:
         ]
 
     def late_transactions_before_ms(self) -> int:
-        """Return the time before which an open transaction must have got its last records."""
+        """Return the time in ms; an open transaction whose last records are older is late."""
         timeout_ms = self._config.integer("transaction.max.timeout.ms")
         return self._env.now_ms() - timeout_ms - _LATE_TRANSACTION_BUFFER_MS
 
@@ -218,7 +218,7 @@ class BrokerServer:
             log_config_of=self._log_config_of,
             followed=self._followed_image,
             settle_moves=self.mover.settle,
-            ask_for_leader=self.directory_reports.assign,
+            report_for_election=self.directory_reports.assign,
             on_changed=self._directories_changed,
             on_failed=self.directory_failed,
             now_ms=env.now_ms,
@@ -334,10 +334,10 @@ class BrokerServer:
             await server.open()
 
     async def stop(self, timeout_s: float, *, must_leave_at_once: bool = False) -> None:
-        """Hand leaderships over, close the listeners, flush the logs and mark them as clean.
+        """Transfer leaderships, close the listeners, flush the logs and mark them as clean.
 
         Args:
-            timeout_s: time for the controller to let the broker go.
+            timeout_s: time for the controlled shutdown.
             must_leave_at_once: shut down after a fault: skip the controlled hand-over.
         """
         if self.lifecycle.state is BrokerState.NOT_RUNNING:
@@ -436,7 +436,7 @@ class BrokerServer:
     # -- reactions
 
     async def _react(self, publication: Publication) -> None:
-        """Apply everything in a metadata delta that concerns this broker."""
+        """Apply the parts of a metadata delta that concern this broker."""
         delta = publication.delta
         self._cordons.follow(publication.image)
         for broker_id, trusted in directories_changed_in_epoch(delta.cluster):
@@ -515,7 +515,7 @@ class BrokerServer:
         )
 
     def directory_failed(self, failure: LogDirectoryFailed) -> None:
-        """Answer the requests that wait on a dead directory, and tell the controller."""
+        """Fail the requests that wait for a failed directory, and report it to the controller."""
         directory = self.replicas.directory_at(failure.path)
         if directory is None or directory.executor.failure is not failure:
             return  # it is not in use: a command gets the failure

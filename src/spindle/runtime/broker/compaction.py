@@ -31,7 +31,7 @@ class Compaction:
     """The compaction tasks of a broker, a task for each directory."""
 
     def __init__(self, replicas: ReplicaManager, now_ms: Callable[[], int]) -> None:
-        """Begin nothing yet; see `follow_directories`."""
+        """Start no task; see `follow_directories`."""
         self._replicas = replicas
         self._now_ms = now_ms
         self._tasks: dict[LogDirectory, asyncio.Task[None]] = {}
@@ -42,7 +42,7 @@ class Compaction:
         self._has_changed = asyncio.Event()
 
     def update(self, values: BrokerValues) -> None:
-        """Use these values: the rate at once, the others from the next pass on."""
+        """Apply new settings: the rate now, the others at the next pass."""
         self._backoff_ms = values.integer("log.cleaner.backoff.ms")
         self._map_bytes = values.integer("log.cleaner.dedupe.buffer.size")
         self._buffer_bytes = values.integer("log.cleaner.io.buffer.size")
@@ -52,7 +52,7 @@ class Compaction:
         self._has_changed = asyncio.Event()
 
     def follow_directories(self) -> None:
-        """Compact in every directory of the broker, from now on, and in no other any more."""
+        """Compact from now on in exactly the broker's present directories."""
         for gone in [d for d in self._tasks if d not in self._replicas.directories]:
             self._tasks.pop(gone).cancel()
         for directory in self._replicas.directories:
@@ -67,7 +67,7 @@ class Compaction:
 
     @property
     def ended_tasks(self) -> int:
-        """How many tasks have ended although their directory is there."""
+        """The number of tasks that have ended although their directory is online."""
         return sum(task.done() for task in self._tasks.values())
 
     def counts(self) -> dict[str, CleanerCounts]:
@@ -76,7 +76,7 @@ class Compaction:
 
     @property
     def _settings(self) -> CleaningSettings:
-        """The memory of one pass: the settings are for the passes of all directories together."""
+        """Return the settings of one pass: each directory gets its share of the memory."""
         count = max(1, len(self._tasks))
         return CleaningSettings(
             max(self._map_bytes // count, _MIN_MAP_BYTES),
@@ -104,7 +104,7 @@ class Compaction:
             return
 
     async def _compact_one(self, directory: LogDirectory) -> bool:
-        """Compact the dirtiest log; return False if there was none, or its pass was given up.
+        """Compact the dirtiest log; return False if there was none, or its pass was aborted.
 
         Raises:
             LogDirectoryFailed: the directory is offline.
@@ -142,7 +142,7 @@ class Compaction:
         return is_done
 
     async def _run(self, cleaning: Cleaning, directory: LogDirectory) -> CleaningResult:
-        """Do the pass beside the directory's thread; abort it when this broker stops."""
+        """Run the pass beside the directory's thread; abort it when this broker stops."""
         loop = asyncio.get_running_loop()
         try:
             while True:

@@ -21,7 +21,7 @@ from spindle.serving.producer_ids import ProducerIds
 
 
 class Coordinators:
-    """A coordinator for each internal topic; they lead what this broker's replicas lead."""
+    """The group and the transaction coordinator, for the partitions that this broker leads."""
 
     def __init__(
         self,
@@ -69,6 +69,6 @@ class Coordinators:
             coordinator.on_resigned(where.partition)
 
     async def close(self) -> None:
-        """Answer the requests that wait, and coordinate nothing any more."""
+        """Answer the waiting requests and close all shards."""
         self.groups.close()
         await self.transactions.close()

@@ -1,4 +1,5 @@
-"""The cordoned directories of a broker: its configuration, its full disks, the cluster's level."""
+"""The cordoned directories of a broker, from its configuration, its full disks, and the
+metadata.version."""
 
 import asyncio
 import contextlib
@@ -36,11 +37,11 @@ _Changed = IncrementalAlterConfigsRequest.AlterConfigsResource
 
 
 class CordonController:
-    """Follows `cordoned.log.dirs` of one broker (KIP-1066); ends cordons whose time is over.
+    """Follows `cordoned.log.dirs` of one broker (KIP-1066); removes cordons that have expired.
 
     Args:
-        directories: of the broker; the list changes when a directory is added or retired.
-        on_change: gets the cordons by path of the directory, whenever they may have changed.
+        directories: of the broker; the list changes when a directory is added or removed.
+        on_change: called with the cordons by path of the directory, whenever they may have changed.
         free_space: returns total and usable bytes of the directories that are online, by path.
         send_request: sends a request to the active controller.
         now_ms: the wall clock.
@@ -72,7 +73,7 @@ class CordonController:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to end cordons whose time is over, and to watch the space of the directories."""
+        """Start to remove expired cordons and to watch the free space of the directories."""
         self._task = background.run_forever(self._turn, "ends of cordons")
         self._guard.start()
 
@@ -162,9 +163,9 @@ class CordonController:
                 await self._wake.wait()
 
     async def _end_cordons(self) -> float | None:
-        """End the cordons whose time is over; return the ms until the next end of a cordon.
+        """Remove expired cordons; return the ms until the next one expires.
 
-        The result is None if no cordon has an end.
+        Return None if no cordon expires.
         """
         now_ms = self._now_ms()
         over = [n for n in kept_notes(self._notes, self._entries) if n.is_expired(now_ms)]
@@ -217,7 +218,7 @@ class CordonController:
 
 
 def described(note: CordonNote) -> str:
-    """Return a note as a log line shows it."""
+    """Return a note in the form of a log line."""
     text = note.path
     if note.owner is not None:
         text += f", by {note.owner}"

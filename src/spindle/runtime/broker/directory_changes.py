@@ -1,8 +1,8 @@
-"""Log directories that are added, re-admitted and retired while the broker runs.
+"""Log directories that are added, brought back online and removed while the broker runs.
 
 The broker reports to the controller before a directory gets replicas, and after it has lost them: a
 broker that registers again in the same incarnation keeps its epoch and changes its list of
-directories (KIP-858). A change that was begun goes on if the client that asked for it is gone.
+directories (KIP-858). A change continues even if its client disconnects.
 """
 
 import asyncio
@@ -66,8 +66,8 @@ class DirectoryPorts:
         metadata_log_dir: the path of the metadata log directory, which is never changed.
         configured: `log.dirs` of the property file, as absolute paths.
         changed: how the directories in use differ from `configured` at the start.
-        share_open_files: returns the most open files of each of so many directories; ConfigError
-            if the process may open too few.
+        share_open_files: returns the maximum of open files per directory for a number of
+            directories; ConfigError if the process may open too few.
     """
 
     open_directories: OpenDirectories
@@ -86,9 +86,9 @@ class BrokerParts:
         lock: held during every change of the replicas' directories.
         lock_directory: holds the lock while no replica in a directory is about to leave it.
         log_config_of: the settings of a topic by name.
-        followed: the image that the replicas have followed.
-        settle_moves: goes on with the moves between directories; called under the lock.
-        ask_for_leader: reports the directory of a replica without a leader to the controller.
+        followed: the image that the replicas have applied.
+        settle_moves: continues the moves between directories; called under the lock.
+        report_for_election: reports the directory of a replica without a leader to the controller.
         on_changed: called after the list of directories has changed.
         on_failed: called for a directory that failed before it was in use.
     """
@@ -103,7 +103,7 @@ class BrokerParts:
     log_config_of: Callable[[str], LogConfig]
     followed: Callable[[], MetadataImage]
     settle_moves: Callable[[], Awaitable[None]]
-    ask_for_leader: Callable[[Uuid, int, Uuid], None]
+    report_for_election: Callable[[Uuid, int, Uuid], None]
     on_changed: Callable[[], None]
     on_failed: Callable[[LogDirectoryFailed], None]
     now_ms: Callable[[], int]
@@ -120,10 +120,10 @@ class _Opened:
 
 
 class DirectoryChanges:
-    """One change after the other.
+    """Runs one change after the other.
 
     Attributes:
-        joining: a directory that the controller is to know before it gets replicas.
+        joining: a new directory that is being registered and has no replicas yet.
     """
 
     def __init__(self, ports: DirectoryPorts, parts: BrokerParts) -> None:
@@ -137,7 +137,7 @@ class DirectoryChanges:
         self.joining: LogDirectory | None = None
 
     def online_ids(self) -> list[Uuid]:
-        """Return the ids of the directories that the controller is to know as online."""
+        """Return the ids of the directories to register as online."""
         joining = [] if self.joining is None else [self.joining]
         directories = (*self._parts.replicas.directories, *joining)
         return list(dict.fromkeys(d.directory_id for d in directories if not d.is_offline))
@@ -148,12 +148,12 @@ class DirectoryChanges:
         path: str,
         accepted_losses: Collection[TopicPartition] = (),
     ) -> AlteredDirectory:
-        """Add, re-admit or retire a directory; return when the controller knows it.
+        """Add, bring back or remove a directory; return when the metadata shows the change.
 
         Args:
-            accepted_losses: replicas that may begin anew without their records. Without them a
-                directory is not re-admitted if a replica would be lost; with them the replicas of
-                a directory that was lost before the start begin anew, also if PATH is online.
+            accepted_losses: replicas that may start again without their records. Otherwise a
+                directory is not brought back if a replica would be lost. They may also be replicas
+                of a directory that was lost before the start; PATH is then online.
 
         Raises:
             ApiError: INVALID_REQUEST, LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR or
@@ -175,14 +175,14 @@ class DirectoryChanges:
             raise _stopping() from None
 
     def ask_for_leaders(self, delta: ClusterDelta) -> None:
-        """Report replicas whose directory came back after a late report of its failure."""
+        """Report the replicas of a directory that came back before its failure was reported."""
         kept = dict(directories_changed_in_epoch(delta)).get(self._parts.node_id)
         for partition in () if kept is None else self._parts.replicas:
             if not partition.is_offline and partition.directory.directory_id not in (kept or ()):
                 self._ask_for_leader(partition)
 
     async def stop(self) -> None:
-        """Give up what is under way; the next start finds each directory old or new."""
+        """Cancel the running change; the next start finds each directory old or new."""
         self._is_stopped = True
         await end(*self._tasks)
 
@@ -208,7 +208,8 @@ class DirectoryChanges:
             advice = "; `spindle disks online` brings it back" if known.is_offline else ""
             raise _refused(f"{path} is a log directory of broker {parts.node_id} already{advice}")
         if path == self._ports.metadata_log_dir:
-            # A second thread on it would release its lock, and end the node if it were refused.
+            # A second thread would release the directory's lock, and would end the node if it
+            # failed.
             raise _refused(
                 f"{path} holds the metadata log; name it in log.dirs and restart the broker"
             )
@@ -282,7 +283,7 @@ class DirectoryChanges:
         parts, ports = self._parts, self._ports
         directory = self._known(path)
         if path == ports.metadata_log_dir:
-            raise _refused(f"{path} holds the metadata log; it cannot be retired")
+            raise _refused(f"{path} holds the metadata log; it cannot be removed")
         if all(d is directory or d.is_offline for d in parts.replicas.directories):
             raise _refused(f"{path} is the last log directory of broker {parts.node_id}")
         if directory.is_offline:
@@ -295,14 +296,14 @@ class DirectoryChanges:
             parts.on_changed()
         await self._close(directory)
         ports.open_directories.retire(path)
-        log.info("log directory %s is retired", path)
+        log.info("log directory %s was removed", path)
         if directory.directory_id:
             parts.lifecycle.register_again()
             await self._until_registered(directory.directory_id, is_wanted=False)
         return AlteredDirectory(path, directory.directory_id)
 
     async def _retire_failed(self, failed: LogDirectory) -> AlteredDirectory:
-        """Retire a directory whose disk failed: create its replicas in other directories."""
+        """Remove a directory whose disk failed: create its replicas in other directories."""
         parts, ports = self._parts, self._ports
         await self._until_known_as_failed(failed)
         async with parts.lock_directory(failed):
@@ -313,7 +314,7 @@ class DirectoryChanges:
             await self._host_missing()
             parts.on_changed()
         ports.open_directories.retire(failed.path)
-        log.info("log directory %s is retired; it had failed", failed.path)
+        log.info("log directory %s was removed; it had failed", failed.path)
         if failed.directory_id:
             # It is not reported as offline any more: its disk may be added again.
             parts.lifecycle.register_again(failed.directory_id)
@@ -325,7 +326,7 @@ class DirectoryChanges:
     async def _until_known_as_failed(self, failed: LogDirectory) -> None:
         """Wait until the controller has taken the replicas of a directory out of their ISRs.
 
-        Before that, none of them may come back without its records.
+        Until then, none of them may start again without its records.
         """
         if self._parts.metadata.newest.metadata_version < DIRECTORY_ASSIGNMENT_LEVEL:
             raise _refused("metadata.version is below 3.7-IV2, which does not know directories")
@@ -367,7 +368,7 @@ class DirectoryChanges:
         thread = doors.probe(path)
         try:
             if failed is not None:
-                # The former thread uses these files no more.
+                # The former thread no longer uses these files.
                 await thread.submit(failed.store.close_without_flush)
             await thread.submit(_check_apart, path, [p for p in paths if p != path])
             examine = partial(examine_directory, may_make=failed is None)
@@ -399,7 +400,7 @@ class DirectoryChanges:
         thread.fail("it was not taken into use")
 
     async def _remember(self, changed: ChangedLogDirs) -> None:
-        """Store which directories the next start has to use."""
+        """Store the directories that the next start uses."""
         ports = self._ports
         thread = ports.open_directories.thread(ports.metadata_log_dir)
         await thread.submit(
@@ -408,7 +409,7 @@ class DirectoryChanges:
         self._changed = changed
 
     async def _announce(self, directory: LogDirectory, forgotten: Uuid | None) -> None:
-        """Register the broker with the directory; return when this broker's metadata has it."""
+        """Register the broker with the directory; return when this broker's metadata shows it."""
         self.joining = directory
         self._parts.lifecycle.register_again(forgotten)
         await self._until_registered(directory.directory_id, is_wanted=True)
@@ -437,7 +438,7 @@ class DirectoryChanges:
         failed: LogDirectory | None,
         accepted: Collection[TopicPartition] = (),
     ) -> AlteredDirectory:
-        """Take the directory into use, with the replicas that it has or had."""
+        """Start to use the directory, with the replicas that it has or had."""
         parts, directory = self._parts, opened.directory
         replicas = parts.replicas
         async with parts.lock if failed is None else parts.lock_directory(failed):
@@ -450,7 +451,7 @@ class DirectoryChanges:
             replicas.add_loaded(opened.logs, directory)
             replicas.futures.add(directory)
             await self._host_missing()
-            # A log that was found may be the old copy of a replica that is in another directory.
+            # A log found here may be an old copy of a replica that is in another directory.
             affected += [
                 partition.topic_partition for partition in replicas.in_directory(directory)
             ]
@@ -475,7 +476,7 @@ class DirectoryChanges:
         )
 
     async def _host_missing(self) -> None:
-        """Host the replicas that the metadata places here, as far as they are not hosted."""
+        """Host the replicas that the metadata places here and that are not hosted yet."""
         parts = self._parts
         placed = local_changes(initial_publication(parts.followed()).delta, parts.node_id)
         missing = [i for i in placed if parts.replicas.lookup(*i.topic_partition) is None]
@@ -500,7 +501,7 @@ class DirectoryChanges:
             return  # it must not be elected before it has all records
         if partition.leader_id == NO_LEADER and directory_id is not None:
             _, index = partition.topic_partition
-            self._parts.ask_for_leader(partition.topic_id, index, directory_id)
+            self._parts.report_for_election(partition.topic_id, index, directory_id)
 
     async def _close(self, directory: LogDirectory) -> None:
         """Close the files of a directory and release its lock; its disk may fail meanwhile."""
@@ -510,7 +511,7 @@ class DirectoryChanges:
             await self._ports.open_directories.unlock(directory.path, directory.executor)
         except LogDirectoryFailed as failure:
             log.warning("%s", failure)
-        directory.executor.fail("it was retired")
+        directory.executor.fail("it was removed")
 
 
 def _check_apart(path: str, others: Sequence[str]) -> None:

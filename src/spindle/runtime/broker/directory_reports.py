@@ -66,16 +66,16 @@ class DirectoryReports:
         return (topic_id, partition) in self._assignments
 
     def assign(self, topic_id: Uuid, partition: int, directory_id: Uuid) -> None:
-        """Report the directory of a replica, once the metadata can record it.
+        """Report the directory of a replica when the metadata.version can record it.
 
-        The controller may elect a replica without a leader where it is.
+        If the partition has no leader, the controller may then elect the replica.
         """
         self._assignments.add(topic_id, partition, directory_id)
         if self._metadata.newest.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL:
             self._sender.wake()
 
     def directory_failed(self, directory: LogDirectory) -> None:
-        """Report a dead directory; end the broker if others cannot take over what was in it."""
+        """Report a failed directory; end the broker if others cannot take over its partitions."""
         levels = self._metadata.newest.features.levels
         if all(d.is_offline for d in self._directories):
             paths = ", ".join(d.path for d in self._directories)

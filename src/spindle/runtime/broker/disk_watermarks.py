@@ -1,4 +1,5 @@
-"""Cordons log directories that are nearly full, and ends these cordons when there is room again."""
+"""Cordons log directories that are nearly full, and removes these cordons when space is free
+again."""
 
 import asyncio
 import contextlib
@@ -15,7 +16,7 @@ from spindle.runtime import background
 log = logging.getLogger(__name__)
 
 CHECK_S: Final = 5.0
-"""Pause between two looks at the space of the directories."""
+"""Pause between two checks of the free space."""
 
 
 class DiskWatermarks:
@@ -73,7 +74,7 @@ class DiskWatermarks:
         return self._watermarks.high < 1.0
 
     async def check(self) -> None:
-        """Look at the space of all directories, and cordon or uncordon those that need it."""
+        """Check the space of all directories, and cordon or uncordon as needed."""
         if not self._is_on and not self._full:
             return
         spaces = await self._ask() if self._is_on else {}
@@ -103,10 +104,10 @@ class DiskWatermarks:
 
     def _log_end(self, path: str, space: Space | None) -> None:
         if space is None:
-            log.info("log directory %s is no longer cordoned for its space", path)
+            log.info("log directory %s has no watermark cordon any more", path)
             return
         log.info(
-            "log directory %s has room again: %s; %s=%g; its cordon for space ends",
+            "log directory %s has free space again: %s; %s=%g; its watermark cordon is removed",
             path,
             _space_text(space),
             CORDON_LOW_WATERMARK,

@@ -40,4 +40,4 @@ class BrokerEnvironment:
     tls: TlsListeners
     sasl_of: Callable[[Endpoint], SaslRules | None]
     max_descriptors: int
-    """The number of client connections for which the limit of open files leaves room."""
+    """The maximum number of client connections under the limit of open files."""

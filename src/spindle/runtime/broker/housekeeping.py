@@ -24,10 +24,11 @@ log = logging.getLogger(__name__)
 
 _DELETION_CHECK_MS: Final = 1000
 _FLUSH_CHECK_MS: Final = 1000
-"""How soon a finished segment is flushed; log.flush.scheduler.interval.ms is for the active one."""
+"""Interval for flushes of rolled segments; log.flush.scheduler.interval.ms is for the active
+segment."""
 _NEW_EPOCHS_CHECK_MS: Final = 1000
 _NEW_EPOCHS_PAUSE_S: Final = 0.02
-"""The time that a directory's thread has for other work between the files of a few logs."""
+"""Pause after the files of a few logs, so that a directory's thread does other work in between."""
 _MAX_SLEEP_S: Final = 86_400.0
 
 
@@ -85,7 +86,7 @@ class Housekeeping:
         self.compaction.update(values)
 
     def start(self) -> None:
-        """Begin all periodic tasks."""
+        """Start all periodic tasks."""
         self._tasks = [
             background.run_forever(
                 partial(self._turn, period_ms, function),
@@ -98,7 +99,7 @@ class Housekeeping:
         self.follow_directories()
 
     def follow_directories(self) -> None:
-        """Compact in every directory of the broker, and in no other any more."""
+        """Compact from now on in exactly the broker's present directories."""
         if self._is_started and self._is_cleaner_enabled:
             self.compaction.follow_directories()
 
@@ -125,7 +126,7 @@ class Housekeeping:
     def _start_flush(
         self, directory: LogDirectory, begin: Callable[[], list[tuple[Log, FlushTask]]]
     ) -> None:
-        """Flush a directory unless a flush of it is under way; the next check finds the rest."""
+        """Flush a directory unless it is being flushed; the next check then flushes the rest."""
         if directory not in self._flushing:
             task = background.run_once(
                 self._flush_directory(directory, begin), f"flush of {directory.path}"

@@ -1,4 +1,4 @@
-"""Looks for lagging followers twice per `replica.lag.time.max.ms`."""
+"""Checks for lagging followers twice per `replica.lag.time.max.ms`."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""A broker's life at the controller: registration, heartbeats, un-fencing, controlled shutdown.
+"""A broker's session with the controller: registration, heartbeats, unfencing, controlled shutdown.
 
-KIP-631, KIP-858 (offline directories ride on every heartbeat), KIP-1066 (cordoned directories).
+KIP-631, KIP-858 (every heartbeat names the offline directories), KIP-1066 (cordoned directories).
 """
 
 import asyncio
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 _INITIAL_RETRY_MS: Final = 100
 _MAX_REGISTRATION_RETRY_MS: Final = 500
 """A killed broker that starts again is refused until its old session ends. Kafka doubles the pause
-between attempts up to a minute, so the broker may stay away for as long again as it has waited."""
+between attempts up to a minute, which can double the downtime; this limit avoids that."""
 _STARTING_HEARTBEAT_S: Final = 0.01
 _FIRST_SHUTDOWN_HEARTBEAT_S: Final = 0.05
 _CONTROLLED_SHUTDOWN_S: Final = 300.0
@@ -93,7 +93,7 @@ class BrokerLifecycle:
 
     Attributes:
         caught_up: completes when the broker has read its own registration.
-        unfenced: completes when the controller un-fences it for the first time.
+        unfenced: completes when the controller unfences it for the first time.
     """
 
     def __init__(
@@ -143,17 +143,17 @@ class BrokerLifecycle:
         )
 
     def set_ready(self) -> None:
-        """Ask to be unfenced: the broker can serve."""
+        """Request to be unfenced: the broker can serve."""
         self._is_ready = True
         self._wake.set()
 
     def metadata_advanced(self) -> None:
-        """Send a heartbeat at once while the broker is catching up: it has read further."""
+        """Send a heartbeat now if the broker is catching up: its metadata offset has advanced."""
         if not self.caught_up.done() or not self.unfenced.done():
             self._wake.set()
 
     def directory_failed(self, directory_id: Uuid) -> None:
-        """Report a dead directory at once; end the process if that fails for too long."""
+        """Report a failed directory now; end the process if that fails for too long."""
         self._offline[directory_id] = None
         self._wake.set()
         limit_s = self._times.log_dir_failure_timeout_ms / 1000
@@ -162,9 +162,9 @@ class BrokerLifecycle:
         )
 
     def registration_changed(self, own: BrokerRegistration | None) -> None:
-        """Register again if the controller lacks a directory that is online.
+        """Register again if the controller does not know an online directory.
 
-        A late heartbeat may have reported a directory that has come back since.
+        A delayed heartbeat may have reported as offline a directory that has come back.
         """
         if own is None or own.incarnation_id != self._identity.incarnation_id:
             return
@@ -177,7 +177,7 @@ class BrokerLifecycle:
         """Renew the registration of this process, because its directories have changed.
 
         Args:
-            readmitted: a directory that had failed: it is not reported as offline any more.
+            readmitted: a directory that had failed and is no longer reported as offline.
         """
         if readmitted:
             self._readmitted[readmitted] = None
@@ -199,7 +199,7 @@ class BrokerLifecycle:
             )
 
     async def leave_at_once(self, timeout_s: float) -> bool:
-        """Ask to be fenced, because the broker cannot serve; return True if it has been fenced.
+        """Request to be fenced, because the broker cannot serve; return True if it has been fenced.
 
         Without this request the controller would fence the broker only when its session ends.
         """
@@ -207,10 +207,10 @@ class BrokerLifecycle:
         return await self.controlled_shutdown(timeout_s)
 
     async def controlled_shutdown(self, timeout_s: float = _CONTROLLED_SHUTDOWN_S) -> bool:
-        """Ask the controller to move the leaderships away; return True when it has.
+        """Request the transfer of all leaderships; return True when it is done.
 
-        Return False at once if no controller can grant it: none has answered for the time of a
-        session, or the broker is not registered any more.
+        Return False at once if no controller can do it: none has responded for the time of a
+        session, or the broker is no longer registered.
         """
         if self.state is not BrokerState.RUNNING:
             return False
@@ -291,9 +291,9 @@ class BrokerLifecycle:
         return f"registration refused: {error}; the controller's log says why"
 
     async def _renew_registration(self) -> None:
-        """Register again; if that fails, the next turn tries it again, with a heartbeat between.
+        """Register again; if that fails, try again after the next heartbeat.
 
-        No heartbeat is under way meanwhile that might report a readmitted directory as offline.
+        No heartbeat is open meanwhile that might report a readmitted directory as offline.
         """
         self._is_registration_due = False
         for directory_id in self._readmitted:
@@ -310,9 +310,10 @@ class BrokerLifecycle:
             log.warning("the registration was not renewed: %s", error)
 
     def _registered_directories(self) -> list[Uuid]:
-        """Return the online directories, and those whose failure the controller does not know.
+        """Return the online directories, and the failed ones that were not reported yet.
 
-        A directory that leaves the registration without a report would keep its leaderships.
+        If a failed directory left the registration without a report, its replicas would stay
+        leaders.
         """
         online = list(self._identity.directories())
         if self.broker_epoch >= 0:
@@ -339,9 +340,9 @@ class BrokerLifecycle:
         log.info("registered broker %d, epoch %d", identity.broker_id, response.broker_epoch)
 
     async def _ask(self, request: Message) -> Any:
-        """Return the controller's answer; wait for at most half the session.
+        """Return the controller's response; wait for at most half the session.
 
-        So another request fits into the session if this connection has gone silent.
+        If the connection is dead, there is still time for another request in the session.
         """
         limit_ms = self._times.session_timeout_ms / 2
         try:
@@ -353,7 +354,7 @@ class BrokerLifecycle:
             ) from None
 
     async def _heartbeat(self) -> float:
-        """Send a heartbeat; return the seconds until the next is due."""
+        """Send a heartbeat; return the seconds until the next one."""
         offline = list(self._offline)
         request = BrokerHeartbeatRequest(
             broker_id=self._identity.broker_id,
@@ -378,7 +379,7 @@ class BrokerLifecycle:
         return self._follow(response)
 
     def _give_up_shutdown(self, error: ApiError) -> None:
-        """End a controlled shutdown that no controller will grant, so that the broker can stop."""
+        """Abort a controlled shutdown that no controller can complete, so that the broker stops."""
         if self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             return
         is_gone = error.code is ErrorCode.STALE_BROKER_EPOCH
@@ -393,7 +394,7 @@ class BrokerLifecycle:
         return list(self._cordoned)
 
     def _follow(self, response: BrokerHeartbeatResponse) -> float:
-        """Change state as the controller says; return the seconds until the next heartbeat."""
+        """Enter the state that a response requires; return the seconds until the next heartbeat."""
         if self.state is BrokerState.STARTING:
             if not response.is_caught_up:
                 return _STARTING_HEARTBEAT_S

@@ -1,11 +1,11 @@
 """Runs the fetchers of this broker's followers, each in rounds over one connection.
 
-A fetcher has one request open at a time, and does what the answer asks for before the next one: its
+A fetcher has one open request at a time and applies each response before the next request: its
 fetch offset acknowledges everything before it. Partitions of one leader are spread over
 `num.replica.fetchers` fetchers; a fetcher without partitions ends.
 
-A round is a chain of callbacks (request, answer, work on the logs, next request): a task would take
-a turn of the event loop for each of them.
+A round is a chain of callbacks (request, response, work on the logs, next request), because a task
+would need one iteration of the event loop for each.
 """
 
 import asyncio
@@ -56,9 +56,9 @@ class ReplicaFetchers:
     """All fetchers of a broker.
 
     Args:
-        quota: limits what throttled partitions fetch.
-        endpoint_of: gives where a broker is reached; None while it is fenced.
-        broker_epoch: gives the epoch of the present registration.
+        quota: limits the bytes fetched for throttled partitions.
+        endpoint_of: returns the endpoint of a broker; None while it is fenced.
+        broker_epoch: returns the epoch of the present registration.
         now_ms: the wall clock, for times of files.
 
     Attributes:
@@ -152,23 +152,22 @@ class ReplicaFetchers:
             self.follow([following for rounds in self for following in rounds.followed()])
 
     def stop_all(self) -> None:
-        """Stop fetching; work that directories have begun goes on."""
+        """Stop fetching; running jobs on the directories' threads continue."""
         fetchers, self._fetchers = list(self._fetchers.values()), {}
         self._places.clear()
         for rounds in fetchers:
             rounds.end()
 
     def _place(self, partition: Partition) -> FetcherKey:
-        """Hash the partition to a fetcher: stable over time, adjacent partitions on others."""
+        """Return the fetcher's number for a partition: a hash that spreads adjacent partitions."""
         number = int.from_bytes(partition.topic_id[:8], "big") + partition.topic_partition.partition
         return partition.leader_id, number % self._per_leader
 
 
 class FetcherRounds:
-    """The rounds of one fetcher: ask, work on the logs, and so on.
+    """The rounds of one fetcher: fetch, work on the logs, fetch again.
 
-    An exception that no step of a round expects is logged; the fetcher then begins a new session
-    after a pause.
+    An unexpected exception is logged; the fetcher then opens a new session after a pause.
 
     Attributes:
         requests: fetch requests that were sent.
@@ -227,7 +226,7 @@ class FetcherRounds:
         self.fetcher.remove(key)
 
     def end(self) -> None:
-        """Begin no more work, and close the connection."""
+        """Start no more work, and close the connection."""
         self._is_ended = True
         if self._timer is not None:
             self._timer.cancel()
@@ -241,7 +240,7 @@ class FetcherRounds:
     # -- steps and pauses
 
     def _step(self, step: Callable[..., None], *args: Any) -> None:
-        """Take one step of a round. If it fails, begin a new session after a pause."""
+        """Run one step of a round. If it fails, open a new session after a pause."""
         if self._is_ended:
             return
         try:
@@ -255,7 +254,7 @@ class FetcherRounds:
         background.log_failure(f"fetching from broker {self.leader_id}", error)
 
     def _pause(self, wait_ms: int | None) -> None:
-        """Begin the next round after that time (None: never), or when partitions change."""
+        """Start the next round after that time (None: never), or when partitions change."""
         self._is_paused = True
         if self._is_changed or wait_ms == 0:
             self._timer = self._loop.call_soon(self._step, self._begin)
@@ -263,7 +262,7 @@ class FetcherRounds:
             self._timer = self._loop.call_later(wait_ms / 1000, self._step, self._begin)
 
     def _note_change(self) -> None:
-        """End a pause: there is something new to ask."""
+        """End a pause: the partitions have changed."""
         self._is_changed = True
         if self._is_paused:
             if self._timer is not None:
@@ -288,7 +287,7 @@ class FetcherRounds:
             self._pause(None if wake_ms is None else max(wake_ms - now_ms, 1))
 
     def _ask(self, request: Message, on_answer: Callable[[Message | None], None]) -> None:
-        """Send a request; then call back with the leader's answer, or None without one."""
+        """Send a request; then call back with the leader's response, None if it fails."""
         endpoint = self._owner.endpoint_of(self.leader_id)
         if endpoint is None:
             on_answer(None)
@@ -318,7 +317,7 @@ class FetcherRounds:
         on_answer(answer)
 
     def _on_fetched(self, response: Any) -> None:
-        """Do what the answer asks for."""
+        """Apply the response."""
         backoff_ms = self._owner.settings.backoff_ms
         if response is None:
             self.fetcher.on_no_answer()
@@ -327,7 +326,7 @@ class FetcherRounds:
         steps = self.fetcher.on_response(response, self._now_ms())
         had_session, self._has_session = self._has_session, steps is not None
         if steps is None:
-            # A session that the leader has forgotten is begun anew at once; later failures wait.
+            # If the leader has dropped the session, open a new one at once; other failures wait.
             self._pause(0 if had_session else backoff_ms)
         else:
             self._do(steps)
@@ -335,10 +334,10 @@ class FetcherRounds:
     # -- work on logs
 
     def _do(self, steps: Sequence[Step]) -> None:
-        """Work on the logs, with one hop for each directory; then go on."""
+        """Work on the logs, with one job for each directory; then continue the round."""
         plan: dict[int, list[tuple[Step, Partition]]] = {}
         for step in steps:
-            # The partition may have been stopped while the leader was asked for offsets.
+            # The partition may have been stopped while the request for offsets was open.
             if not self.fetcher.follows(step.partition):
                 continue
             if isinstance(step.work, FindLeaderOffsets):
@@ -383,7 +382,7 @@ class FetcherRounds:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Ask the leader for its offsets where it lacks a fetch offset; else fetch on."""
+        """Request the leader's offsets for partitions whose fetch offset it lacks; then fetch."""
         if self._lost:
             lost, self._lost = self._lost, []
             self._ask(self.fetcher.offsets_request(lost, LATEST), partial(self._on_latest, lost))
@@ -411,9 +410,9 @@ class FetcherRounds:
     # -- where the leader's log begins and ends
 
     def _on_latest(self, lost: Sequence[FollowedPartition], latest: Message | None) -> None:
-        """Ask for the starts of the leader's logs, after their ends.
+        """Request the log starts from the leader, after the log ends.
 
-        In this order an old answer does no harm: an end only grows.
+        In this order an outdated response is harmless, because an end only grows.
         """
         if latest is None:
             self._on_offsets(lost, ListOffsetsResponse(), None)

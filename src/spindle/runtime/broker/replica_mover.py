@@ -2,8 +2,8 @@
 
 `num.replica.alter.log.dirs.threads` moves run at the same time, in the order of their names. Each
 copies in small jobs on the directories' own threads. `lock` is held during a reaction to metadata.
-While a move begins or two logs change places, the reactions pass over this one replica, and what
-they ask of it is done afterwards: a disk that hangs delays no other replica.
+While a move begins or two logs are swapped, the reactions skip this replica, and its instructions
+are applied afterwards: a disk that hangs delays no other replica.
 """
 
 import asyncio
@@ -64,11 +64,10 @@ class ReplicaMover:
         return bool(self._running)
 
     async def alter(self, partition: Partition, target: LogDirectory) -> ErrorCode:
-        """Begin to move a hosted replica. A move to another target ends, a move to the same one
-        goes on.
+        """Begin to move a hosted replica. An earlier move to another target ends.
 
-        If the target is the present directory, this only ends a move. A request that is given up,
-        because its client is gone, does not end the change halfway.
+        If the target is the present directory, this only ends a move. The change is completed even
+        if its client disconnects.
         """
         change = asyncio.get_running_loop().create_task(self._alter(partition, target))
         self._changes.add(change)
@@ -79,7 +78,7 @@ class ReplicaMover:
         async with self.alone(partition):
             replicas = self._replicas
             moves = replicas.moves
-            # It may have been retired, or re-admitted, while the replica was busy.
+            # It may have been removed or brought back while the replica was busy.
             present = replicas.directory_at(target.path)
             if present is None:
                 return ErrorCode.LOG_DIR_NOT_FOUND
@@ -102,10 +101,11 @@ class ReplicaMover:
 
     @asynccontextmanager
     async def alone(self, partition: Partition) -> AsyncIterator[None]:
-        """Let nothing else change the replica's directory in the body, and nothing delete it.
+        """Prevent other changes of the replica's directory, and its deletion, while the body runs.
 
-        Afterwards, do what the metadata asked of the replica meanwhile. The task may be cancelled
-        only when the broker stops: a replica would stay busy, and follow the metadata no more.
+        Afterwards, apply the instructions of the metadata that arrived meanwhile. The task may be
+        cancelled only when the broker stops: otherwise the replica would stay busy and no longer
+        follow the metadata.
         """
         busy, where = self._replicas.busy, partition.topic_partition
         while True:
@@ -119,13 +119,14 @@ class ReplicaMover:
         try:
             yield
         except GeneratorExit:
-            # The event loop runs no more, so nothing can be awaited.
+            # The event loop has stopped, so nothing can be awaited.
             is_abandoned = True
             raise
         finally:
             if not self._is_stopped and not is_abandoned:
                 async with self.lock:
-                    # In their order: they may be of several deltas, of two topics of one name.
+                    # In their order: they may come from several deltas and from two topics with one
+                    # name.
                     for instruction in busy.end(where):
                         await self._replicas.apply([instruction])
                     await self._replicas.put_aside_strays()
@@ -145,15 +146,14 @@ class ReplicaMover:
             await ends[0].wait()
 
     async def settle(self) -> None:
-        """Go on with the moves of an earlier run, after the first reaction to metadata; needs the
-        lock."""
+        """Resume the moves of an earlier run. Call it after the first reaction, under the lock."""
         replicas = self._replicas
         await replicas.futures.resolve(
             lambda where: replicas.lookup(*where), needs_assignment=self._needs_assignment()
         )
 
     async def stop(self) -> None:
-        """End all tasks; the future logs stay, and the next run goes on with them."""
+        """End all tasks; the future logs stay, and the next run resumes them."""
         self._is_stopped = True
         self._waiting.clear()
         await end(*self._changes, *(task.task for task in self._running.values()))
@@ -282,7 +282,7 @@ class MoveTask:
         return course.is_under_way
 
     async def _swap(self) -> None:
-        """Copy almost everything first; then hold appends back and copy the last records."""
+        """Copy almost everything first; then block appends and copy the last records."""
         await self._copy_rest()
         if not await self._verify(self._move.future.log_end_offset):
             return
@@ -293,7 +293,7 @@ class MoveTask:
             await self._copy.clean_up()
 
     async def _copy_rest(self) -> None:
-        """Copy the last few records even above the quota; later copies are delayed for them."""
+        """Copy the last few records even above the quota; later copies wait for it."""
         has_all = False
         while self._move.course.is_under_way and not has_all:
             copied = await self._copy.copy_chunk()

@@ -1,9 +1,9 @@
 """Rebuilds replicas of this broker from their leaders: a task for each.
 
-A rebuild goes through the states of `replicas.rebuilds`. It fails, and the replica goes on with the
-log that it had, if the replica may still be elected, if nothing is copied for ten minutes, or if it
-is cancelled. A broker that stops in the middle starts with an ordinary follower: with the former
-log, if the new one did not exist yet, otherwise with the new one.
+A rebuild goes through the states of `replicas.rebuilds`. A rebuild fails, and the former log is
+used again, if the replica may still be elected, if nothing is copied for ten minutes, or if it is
+cancelled. If the broker stops during a rebuild, the replica is an ordinary follower after the
+start: with the new log if it existed already, otherwise with the former log.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ LEAVE_S: Final = 60.0
 STALL_S: Final = 600.0
 """Time without progress after which a rebuild fails."""
 _LOOK_S: Final = 0.1
-"""Pause between two looks at a replica that is copied or to join the ISR."""
+"""Pause between two checks of a replica that is copied or is to join the ISR."""
 
 Capacities = Callable[[Sequence[LogDirectory]], Awaitable[Mapping[str, tuple[int, int]]]]
 
@@ -51,7 +51,7 @@ class ReplicaRebuilder:
     """Runs the rebuilds of a broker.
 
     Args:
-        alone: lets nothing else change or delete a replica (`ReplicaMover.alone`).
+        alone: prevents other changes of a replica (`ReplicaMover.alone`).
         assign: reports the directory of a replica to the controller.
         is_queued: whether the controller has not acknowledged the last report of a replica.
         min_isr_of: `min.insync.replicas` of a topic by name.
@@ -110,20 +110,20 @@ class ReplicaRebuilder:
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     def cancel(self, where: TopicPartition) -> None:
-        """End a rebuild that is not caught up yet; the former log is used again.
+        """Cancel a rebuild that has not caught up yet; the former log is used again.
 
         Raises:
             ApiError: INVALID_REQUEST if there is none.
         """
         rebuild = self._rebuilds.running(where)
         if rebuild is None:
-            raise refused(f"no rebuild of {where} is under way on broker {self._broker_id}")
+            raise refused(f"no rebuild of {where} is running on broker {self._broker_id}")
         if rebuild.state is RebuildState.JOINING:
             raise refused(f"the rebuild of {where} has all committed records already")
         rebuild.is_cancelled = True
 
     async def stop(self) -> None:
-        """End all tasks; the next start goes on with the logs that it finds."""
+        """End all tasks; the next start uses the logs that it finds."""
         self._is_stopped = True
         await end(*self._tasks)
 
@@ -147,7 +147,7 @@ class ReplicaRebuilder:
         partition = self._hosted(where)
         if self._rebuilds.running(where) is not None:
             raise refused(
-                f"a rebuild of {where} is under way on broker {broker_id} already; `spindle disks "
+                f"a rebuild of {where} is already running on broker {broker_id}; `spindle disks "
                 "watch` shows it"
             )
         replicas = self._replicas
@@ -212,7 +212,7 @@ class ReplicaRebuilder:
             await self._give_up(rebuild, f"an error of the broker, see its log: {error!r}")
 
     async def _leave_isr(self, rebuild: Rebuild) -> None:
-        """Return when the controller counts on the replica no more and cannot elect it."""
+        """Return when the replica is out of the ISR and the controller cannot elect it."""
         partition = rebuild.partition
         index = partition.topic_partition.partition
         self._assign(partition.topic_id, index, DIRECTORY_LOST)
@@ -229,15 +229,15 @@ class ReplicaRebuilder:
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + LEAVE_S
         has_left = await self._metadata.wait_for(has_answer, LEAVE_S)
-        # The metadata may have DIRECTORY_LOST from a rebuild that has just failed, while the report
-        # that ended that one is under way, and lets the replica be elected again.
+        # The metadata may still have DIRECTORY_LOST from a rebuild that has just failed. Its last
+        # report, which is not acknowledged yet, allows the election of the replica again.
         while has_left and not rebuild.is_cancelled and self._is_queued(partition.topic_id, index):
             has_left = loop.time() <= ends_s
             await asyncio.sleep(_LOOK_S)
         if not has_left:
             raise refused(
                 f"the controller has not taken broker {self._broker_id} out of the ISR in "
-                f"{LEAVE_S:.0f} s: look at the quorum with `spindle status`"
+                f"{LEAVE_S:.0f} s: check the quorum with `spindle status`"
             )
 
     async def _replace_log(self, rebuild: Rebuild) -> None:
@@ -247,7 +247,7 @@ class ReplicaRebuilder:
             await self._replicas.while_held(partition, partial(self._replace_held, rebuild))
 
     async def _replace_held(self, rebuild: Rebuild) -> None:
-        """Rename the log, unchanged meanwhile, if the other replicas have all its records."""
+        """Rename the log if it has not changed and the other replicas have all its records."""
         partition, where = rebuild.partition, rebuild.partition.topic_partition
         registration = self._metadata.newest.topics.partition(partition.topic_id, where.partition)
         if registration is None or self._broker_id not in registration.replicas:
@@ -266,10 +266,10 @@ class ReplicaRebuilder:
         log.info("%s is copied from broker %d", rebuild, partition.leader_id)
 
     async def _copy(self, rebuild: Rebuild) -> None:
-        """Return when the new log has had all committed records.
+        """Return when the new log has all committed records.
 
-        A leader that has just been elected may answer with an old high watermark. So the new log
-        must also reach the one that the former log had.
+        A new leader may respond with an old high watermark. So the new log must also reach the high
+        watermark of the former log.
         """
         partition, loop = rebuild.partition, asyncio.get_running_loop()
         committed_end = rebuild.former.high_watermark
@@ -289,7 +289,7 @@ class ReplicaRebuilder:
         self._check_goes_on(rebuild)
 
     async def _join_isr(self, rebuild: Rebuild) -> None:
-        """Return when the replica is in the ISR again, and the former log is to be removed."""
+        """Return when the replica is in the ISR again and the former log may be removed."""
         partition, loop = rebuild.partition, asyncio.get_running_loop()
         directory, index = partition.directory, partition.topic_partition.partition
         rebuild.state = RebuildState.JOINING
@@ -357,9 +357,10 @@ class ReplicaRebuilder:
             self._report_directory(partition)
 
     async def _until_fetched(self, rebuild: Rebuild) -> None:
-        """Return when no leader counts on what the new log had.
+        """Return when no leader assumes the length of the new log.
 
-        A leader without an election in between does so until it gets a fetch for the former log.
+        Unless it was elected meanwhile, a leader assumes it until it receives a fetch for the
+        former log.
         """
         partition = rebuild.partition
         while not partition.is_deleted and not partition.is_offline:

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class ReportSender:
-    """Sends reports as long as there are any.
+    """Sends reports until the queue is empty.
 
     Args:
         what: names the kind in the log.
@@ -48,7 +48,7 @@ class ReportSender:
         await background.end(self._task)
 
     def wake(self) -> None:
-        """Send: there is something to report."""
+        """Start to send, because the queue has reports."""
         self._wake.set()
 
     async def _turn(self) -> None:
@@ -58,7 +58,7 @@ class ReportSender:
             await self._send()
 
     def _failed(self) -> None:
-        """Send everything again: the controller may not have heard of it."""
+        """Send everything again: the controller may not have received it."""
         self._reports.requeue_in_flight()
         self._wake.set()
 
@@ -78,7 +78,7 @@ class ReportSender:
             if response.error_code:
                 raise ApiError(ErrorCode(response.error_code))
         except ApiError as error:
-            log.info("the controller took no %s: %s", self._what, error)
+            log.info("the controller did not accept %s: %s", self._what, error)
             self._reports.requeue_in_flight()
             return False
         return self._reports.answered(response)

@@ -14,8 +14,8 @@ from spindle.replication.throttling import throttled_partitions
 class SettingsOfTopics:
     """Topic configuration over dynamic and static broker defaults.
 
-    Topics with the same configuration share one object. Most clusters have a few different
-    configurations, and computing the values takes longer than creating a log.
+    Topics with the same configuration share one object. Most clusters have only a few different
+    configurations, and computing one takes longer than creating a log.
     """
 
     def __init__(self, node: NodeConfig) -> None:
@@ -32,7 +32,7 @@ class SettingsOfTopics:
         return settings
 
     def forget(self) -> None:
-        """Compute everything anew: defaults of the broker have changed."""
+        """Drop all computed settings, because defaults of the broker have changed."""
         self._known.clear()
 
     def _make(self, image: MetadataImage, own: Mapping[str, str]) -> TopicSettings:

@@ -1,8 +1,8 @@
-"""Requests from a node to the active controller (KIP-590), repeated until one answers.
+"""Requests from a node to the active controller (KIP-590), repeated until one responds.
 
-The active controller is this process, or a node that is reached at its controller listener. If a
-controller has lost its leadership, or its node does not answer, the request is sent to the next
-active controller, until the request times out.
+The active controller is this process or another node, reached at its controller listener. If a
+controller has lost its leadership, or its node does not respond, the request goes to the next
+active controller, until it times out.
 """
 
 import asyncio
@@ -35,8 +35,8 @@ class ActiveControllerChannel(MetadataPublisher):
 
     Args:
         leader_endpoint: returns the endpoint of the quorum's leader, None while it is not known.
-        without_quorum: returns the controllers to be asked in turn once this node has left the
-            quorum and hears of no more leaders; empty before.
+        without_quorum: returns the controllers to try in turn after this node has left the quorum
+            and learns no more leaders; empty before.
     """
 
     def __init__(
@@ -66,18 +66,18 @@ class ActiveControllerChannel(MetadataPublisher):
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self._leader = leader
         if leader.leader_id >= 0:
-            # The former leader may hang, so do not wait for its answers.
+            # The former leader may hang, so do not wait for its responses.
             self._abandon_attempts()
             self._has_leader.set()
         else:
             self._has_leader.clear()
 
     async def request(self, message: Message, context: RequestContext | None = None) -> Any:
-        """Return the controller's answer. With a context, the request is a client's.
+        """Return the controller's response. With a context, the request is a client's.
 
         Raises:
-            ApiError: REQUEST_TIMED_OUT if no controller answers in time, UNSUPPORTED_VERSION if the
-                active controller does not serve the request.
+            ApiError: REQUEST_TIMED_OUT if no controller responds in time, UNSUPPORTED_VERSION if
+                the active controller does not serve the request.
         """
         try:
             async with asyncio.timeout(self._timeout_s):

@@ -22,7 +22,7 @@ LeaderChange = tuple[str, PartitionRegistration, PartitionRegistration]
 
 
 class ClusterLog(MetadataPublisher):
-    """Logs while `is_active` returns True."""
+    """Logs changes while `is_active` returns True."""
 
     def __init__(self, is_active: Callable[[], bool]) -> None:
         self._is_active = is_active
@@ -44,7 +44,8 @@ class ClusterLog(MetadataPublisher):
             for number, old, new in topic.changed_partitions()
             if old is not None and old.leader != new.leader
         ]
-        # A few are logged by name, many as a number; at level DEBUG, each of them is.
+        # Up to a limit they are logged by name, above it as a number; at level DEBUG always by
+        # name.
         level = logging.INFO if len(moved) <= MAX_NAMED else logging.DEBUG
         unclean: dict[str, list[LeaderChange]] = {}
         for name, old, new in moved:

@@ -7,7 +7,7 @@ class ControllerHistory:
     """Counters since the start of the node.
 
     Attributes:
-        operations: number of decisions, and the time that they held the event loop.
+        operations: number of decisions, and the time for which they blocked the event loop.
         operations_started: requests and periodic tasks that were started.
         operations_timed_out: requests that were not committed in time.
         heartbeats_timed_out: brokers that were fenced because they sent no heartbeat.

@@ -65,7 +65,7 @@ _FORWARDED: Final = frozenset((*OPERATIONS, *QUORUM_APIS))
 
 
 class _DescribedController(NamedTuple):
-    """The parts of a node that descriptions need."""
+    """The parts of a node that DescribeCluster and DescribeQuorum need."""
 
     node_id: int
     config: NodeConfig
@@ -74,7 +74,7 @@ class _DescribedController(NamedTuple):
 
 
 class WrittenSnapshot(NamedTuple):
-    """A snapshot of the metadata, and when it was complete."""
+    """A snapshot of the metadata, and the time of its completion."""
 
     size_bytes: int
     written_ms: int
@@ -158,8 +158,8 @@ class ControllerServer(MetadataPublisher):
         if self._config.is_controller:
             self.driver.start()
             self._publisher.add(ClusterLog(lambda: self.driver.is_active))
-        # After the driver, so that a request that waits for a leader finds the local controller
-        # active.
+        # Subscribe after the driver, so that a request that waits for a leader finds the local
+        # controller active.
         self._publisher.add(self.channel)
         if self._config.is_controller:
             self._publisher.add(self.registrar)
@@ -228,8 +228,8 @@ class ControllerServer(MetadataPublisher):
         except ApiError as error:
             is_refused = error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             if context.api_key in QUORUM_APIS and not is_refused:
-                # The node leaves the quorum, and its messages have no error for that; cancelling
-                # the request closes the connection.
+                # The node leaves the quorum, and the quorum's protocol has no error for that;
+                # cancelling the request closes the connection.
                 raise asyncio.CancelledError from error
             return error_answer(request, error)
         return response
@@ -240,7 +240,7 @@ class ControllerServer(MetadataPublisher):
         context: RequestContext,
         request: IncrementalAlterConfigsRequest,
     ) -> Message:
-        """Change levels of loggers in this process, active or not (KIP-412); pass the rest on."""
+        """Change levels of loggers in this process (KIP-412); forward the other changes."""
         try:
             response: Message = await alter_own_first(
                 context,

@@ -2,9 +2,9 @@
 
 Everything runs on the event loop's thread, so operations are decided one after the other, in the
 order in which they arrive. Each sees the *speculative* image, which contains all appended records,
-committed or not; its answer waits until its own records are committed. When this node loses the
+committed or not; its response waits until its own records are committed. When this node loses the
 leadership, it drops the speculative image and fails all waiting requests with NOT_CONTROLLER. So no
-client has got an answer for a change that is lost.
+change that a client saw confirmed is lost.
 """
 
 import logging
@@ -49,13 +49,13 @@ class ControllerDriver(MetadataPublisher):
     """Serves controller requests while the local node leads the metadata quorum.
 
     Args:
-        bootstrap: reads the records of the formatted disk; called if the log has none of them.
+        bootstrap: reads the records of the bootstrap snapshot; called if the log is empty.
         clock: milliseconds of a monotonic clock.
         wall_clock: milliseconds since the epoch.
         authorizer: decides about the topics and other resources of a client's request. The
             caller has checked the request as a whole.
-        unresolved: looks up host names and returns those without an address; None asks the
-            system's resolver.
+        unresolved: looks up host names and returns those without an address; None uses the system's
+            resolver.
 
     Attributes:
         history: counters of the decisions.
@@ -113,7 +113,7 @@ class ControllerDriver(MetadataPublisher):
         return self._log.image
 
     def silence_ms(self) -> dict[int, int]:
-        """Return the time since the active controller heard of each unfenced broker."""
+        """Return the time in ms since the last heartbeat of each unfenced broker."""
         return self._heartbeats.silence_ms(self._clock()) if self.is_active else {}
 
     def start(self) -> None:
@@ -145,7 +145,7 @@ class ControllerDriver(MetadataPublisher):
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"API {api_key} is not for a controller")
         self._check_active()
         if isinstance(request, BrokerHeartbeatRequest):
-            # Note the heartbeat first: a busy controller must not fence a broker that is alive.
+            # Record the heartbeat first: a busy controller must not fence a live broker.
             self._heartbeats.contact(request.broker_id, request.broker_epoch, self._clock())
         unresolved: Collection[str] = ()
         if isinstance(request, AlterClientQuotasRequest):
@@ -182,7 +182,8 @@ class ControllerDriver(MetadataPublisher):
     def _log_refusal(self, request: BrokerRegistrationRequest, error: ApiError) -> None:
         """Log why a broker was not registered: the response has no field for the reason.
 
-        A broker asks again twice a second. Each reason is logged once for each of its processes.
+        A broker registers again twice a second. Each reason is logged once per process of the
+        broker.
         """
         if self._refusals.allow((request.broker_id, request.incarnation_id, str(error))):
             logger.warning("broker %d was not registered: %s", request.broker_id, error)
@@ -248,7 +249,7 @@ class ControllerDriver(MetadataPublisher):
             self._activate(leader.epoch)
 
     def _activate(self, epoch: int) -> None:
-        """Become the active controller, or resign, because another node may be able to."""
+        """Become the active controller. If that fails, resign: another node may be able to."""
         node_id = self._context.settings.node_id
         now_ms = self._clock()
         self._log.begin(epoch)
@@ -276,7 +277,7 @@ class ControllerDriver(MetadataPublisher):
         acls = self._log.image.security.acls
         if acls and not self._context.settings.has_authorizer:
             logger.warning(
-                "Controller %d checks no ACLs, though %d stand in the metadata", node_id, len(acls)
+                "Controller %d has no authorizer, but the metadata has %d ACLs", node_id, len(acls)
             )
 
     def _deactivate(self) -> None:

@@ -22,8 +22,8 @@ class HostNames:
 
     Args:
         look_up: raises OSError for a name without an address.
-        timeout_s: for all names of a request together, and for its turn; a name that is not
-            resolved by then counts as unresolved.
+        timeout_s: for all names of a request together, including the wait for its turn; a name that
+            is not resolved by then counts as unresolved.
     """
 
     def __init__(
@@ -61,4 +61,4 @@ class HostNames:
     def _ended(self, look_up: "asyncio.Future[Any]") -> None:
         self._turn.release()
         if not look_up.cancelled():
-            look_up.exception()  # the request that asked may have been answered
+            look_up.exception()  # the request may have been answered already

@@ -24,11 +24,11 @@ FIRST_STRICT_VERSION: Final[dict[int, int]] = {
     ApiKey.DELETE_TOPICS: 5,
     ApiKey.CREATE_PARTITIONS: 3,
 }
-"""The first version that is refused instead of throttled, by API."""
+"""The first version whose requests are refused instead of throttled, by API."""
 
 
 class Mutations:
-    """The partitions that one request creates or deletes. `wait_ms` goes into its answer."""
+    """The partitions that one request creates or deletes; `wait_ms` is its throttle time."""
 
     def __init__(self, bucket: TokenBucket | None, now_ms: int, *, is_strict: bool) -> None:
         self.wait_ms = 0
@@ -45,7 +45,7 @@ class Mutations:
             return
         self.wait_ms = self._bucket.wait_ms(self._now_ms)
         if self.wait_ms:
-            # Kafka's answer has no message here.
+            # Kafka's response has no message here.
             raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         self._bucket.take(count, self._now_ms)
 
@@ -68,7 +68,7 @@ class MutationQuotas:
     def begin(
         self, image: ClientQuotasImage, api_key: int, context: RequestContext | None, now_ms: int
     ) -> Mutations:
-        """Begin one request; without a context it comes from the node itself and is not charged."""
+        """Start to count one request; a request of the node itself has no context and is free."""
         if image is not self._image:
             self._image = image
             self._limits = QuotaLimits(image.by_entity, CONTROLLER_MUTATION_RATE)

@@ -68,7 +68,7 @@ class PeriodicTasks:
         self._schedule = None
 
     def elect_waiting_now(self) -> None:
-        """Schedule the elections that a decision has left over, for a moment later."""
+        """Schedule the elections that did not fit into a decision, to run shortly."""
         if self._schedule is not None:
             self._schedule.run_by(Task.ELECT_WAITING, self._clock())
             self._set_timer()
@@ -94,7 +94,7 @@ class PeriodicTasks:
     def run_due(self) -> None:
         """Run the tasks that are due; a task that fails delays neither the others nor its next run.
 
-        The timer calls this, and so may a test with a clock of its own.
+        The timer calls this; a test with its own clock may call it, too.
         """
         if self._schedule is None:
             return

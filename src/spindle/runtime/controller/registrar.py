@@ -35,10 +35,10 @@ class Metadata(Protocol):
 
 
 class ControllerRegistrar(MetadataPublisher):
-    """Registers the local controller when the metadata does not contain this process.
+    """Registers the local controller while the metadata does not contain this process.
 
-    Two processes with the same id would replace each other for ever. So a process that was replaced
-    logs an error, and pauses before it registers again.
+    Two processes with the same id would replace each other forever. So a process that was replaced
+    logs an error and waits before it registers again.
 
     Args:
         request: sends a request to the active controller.
@@ -82,7 +82,7 @@ class ControllerRegistrar(MetadataPublisher):
             self._is_acknowledged = False
         elif (
             (self._task is None or self._task.done())
-            # The metadata contains a committed registration a moment after the answer.
+            # The metadata shows a committed registration shortly after the response.
             and not (self._is_acknowledged and known is self._superseded)
             and self._metadata.leader.leader_id >= 0
             and image.features.is_bootstrapped

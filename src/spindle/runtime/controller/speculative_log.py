@@ -57,7 +57,7 @@ class ControllerQuorum(Protocol):
         Atomic records stay in one batch.
 
         Args:
-            metadata_version: the level in force before the first record.
+            metadata_version: the level before the first record.
 
         Raises:
             NotLeader: the local node does not lead `epoch` (any more).
@@ -76,7 +76,7 @@ class ControllerQuorum(Protocol):
         ...
 
     def resign(self, epoch: int) -> None:
-        """Give up the leadership of `epoch` in a step of its own, after the present one."""
+        """Give up the leadership of `epoch` in a separate step, after the current one."""
         ...
 
 
@@ -132,7 +132,7 @@ class SpeculativeLog:
                 waiting.set_exception(self.not_controller())
 
     def not_controller(self) -> ApiError:
-        """Return the refusal of a request that this node cannot serve."""
+        """Return the error for a request that this node cannot serve."""
         leader = self._quorum.leader
         if leader.leader_id >= 0 and leader.leader_id != self._node_id:
             text = f"The active controller appears to be node {leader.leader_id}."
@@ -154,7 +154,7 @@ class SpeculativeLog:
             if not waiting.done():
                 waiting.set_result(None)
         if self.is_active and last_offset + 1 >= self._next_offset:
-            # Nothing is in flight: both images are equal, so keep only one of them alive.
+            # No append is open: both images are equal, so keep only one.
             self._next_offset = last_offset + 1
             if not self._publisher.is_in_transaction:
                 self.image = self._publisher.image

@@ -144,7 +144,7 @@ class GroupCoordinator:
         """Count the loaded records, and log the totals when no other shard is loading."""
         if shard.state is ShardState.ACTIVE:
             self._loaded = self._loaded.plus(shard)
-            # Nobody was there to hear of topics that were deleted before the election.
+            # Topics may have been deleted while no broker coordinated these groups.
             core = shard.shard
             self._refresh(core)
             shard.submit_background(
@@ -333,7 +333,7 @@ class GroupCoordinator:
         is_commit: bool,
         transaction_version: int,
     ) -> None:
-        """Append a marker; the offsets of its transaction are visible or dropped afterwards."""
+        """Append a marker; it commits or drops the offsets of its transaction."""
         shard = self.shards.get(partition)
         if shard is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
@@ -367,7 +367,7 @@ class GroupCoordinator:
     # ------------------------------------------------------------ groups
 
     def describe_groups(self, group_ids: Sequence[str], api_version: int) -> list[DescribedGroup]:
-        """Describe groups. Never raises: a group that cannot be looked up has its error."""
+        """Describe groups. Never raises: a group that cannot be described has its own error."""
         described = []
         for group_id in group_ids:
             try:

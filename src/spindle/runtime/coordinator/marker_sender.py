@@ -1,8 +1,8 @@
 """Writes the markers of ended transactions to the leaders of their partitions (WriteTxnMarkers).
 
-There is one open request for each broker, this one included; markers that come meanwhile go into
-the next. A marker is sent until it is written, its partition is deleted, or another broker is the
-coordinator of its transaction.
+There is one open request for each broker, including this one; markers that arrive meanwhile go into
+the next. A marker is sent until it is written, its partition is deleted, or another broker
+coordinates its transaction.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ DriverOf = Callable[[int], ShardDriver[TransactionShard] | None]
 
 
 class _Marker(NamedTuple):
-    """A marker that waits to be written, and the shard that wants it."""
+    """A marker to be written, and the shard of its transaction."""
 
     at: int
     shard: TransactionShard
@@ -72,7 +72,7 @@ class MarkerSender:
         self._without_leader: list[_Marker] = []
         self._retries: list[_Marker] = []
         self._unreported: list[_Marker] = []
-        """Markers that are written or not needed, but not reported to their shards yet."""
+        """Markers that are written or unnecessary, but not reported to their shards yet."""
         self._retry: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -99,7 +99,7 @@ class MarkerSender:
     # ------------------------------------------------------------ for metrics
 
     def unwritten_by_broker(self) -> list[tuple[int, int]]:
-        """Return (broker, markers that are being sent to it or wait for that)."""
+        """Return (broker id, number of markers in its open request and its queue)."""
         return [
             (broker_id, self._sending.get(broker_id, 0) + len(self._queues.get(broker_id, ())))
             for broker_id in sorted(self._tasks)
@@ -157,7 +157,7 @@ class MarkerSender:
             self._set_retry()
 
     def _report_later(self, markers: Sequence[_Marker], error: BaseException) -> None:
-        """Repeat the report alone: a leader may refuse to write a marker a second time."""
+        """Repeat only the report: a leader may refuse to write a marker a second time."""
         if not self._is_closed:
             name = quoted(markers[0].transaction.transactional_id)
             log.debug("Markers of %s are reported again: %s", name, error)
@@ -178,7 +178,7 @@ class MarkerSender:
         self._route(markers)
 
     def _driver(self, marker: _Marker) -> ShardDriver[TransactionShard] | None:
-        """Return the driver of the marker's shard; None if nobody waits for the marker any more."""
+        """Return the driver of the marker's shard; None if no shard waits for it any more."""
         driver = self._driver_of(marker.at)
         if driver is None or driver.shard is not marker.shard:
             return None
@@ -263,7 +263,7 @@ class MarkerSender:
                 reported.add_done_callback(partial(self._report_ended, written))
 
     def _report_ended(self, markers: Sequence[_Marker], reported: "asyncio.Future[Any]") -> None:
-        """Report again if the shard refused the report, or did not come to it in time."""
+        """Report again if the shard refused the report or timed out."""
         error = reported.exception()
         if error is not None:
             self._report_later(markers, error)

@@ -1,6 +1,6 @@
-"""The verification of offsets in transactions (KIP-890): once for each transaction.
+"""The verification of offsets in transactions (KIP-890), once for each transaction.
 
-A marker may arrive while a transaction is verified; then the answer may be about an earlier one.
+If a marker arrives during a verification, the response may be about an earlier transaction.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ Raises:
 
 
 class _Verifying:
-    """A verification under way; `is_outdated` if a marker of the producer came since it began."""
+    """A running verification; `is_outdated` if a marker of the producer has arrived meanwhile."""
 
     def __init__(self) -> None:
         self.is_outdated = False
@@ -37,10 +37,10 @@ class OffsetVerification:
         producer_epoch: int,
         verify: VerifyOffsets,
     ) -> None:
-        """Return when the transaction is verified; ask again if a marker has come meanwhile.
+        """Return when the transaction is verified; repeat the request if a marker arrives first.
 
-        A verified transaction is not asked about again until its marker has come. Hand the offsets
-        to the shard at once: only then do they precede the marker in the log.
+        A transaction stays verified until its marker arrives. Pass the offsets to the shard at
+        once, so that they precede the marker in the log.
 
         Raises:
             ApiError: as `verify`.
@@ -59,7 +59,7 @@ class OffsetVerification:
                 self._verified[key] = producer_epoch
 
     def note_marker(self, partition: int, producer_id: int) -> None:
-        """Note a marker, before it is handed to the shard."""
+        """Record a marker, before it is passed to the shard."""
         key = (partition, producer_id)
         self._verified.pop(key, None)
         for verifying in self._under_way.get(key, ()):

@@ -86,8 +86,8 @@ class ReplicaCoordinatorLog:
             for _, header in batches(fetched.records):
                 last = header
             if last is None:
-                # A kill may have left a high watermark that is older than the last compaction, and
-                # inside a gap of it.
+                # After a kill, the high watermark may be older than the last compaction and lie in
+                # a gap.
                 offset = end_offset
             else:
                 offset = last.next_offset
@@ -138,6 +138,6 @@ class _Progress:
 
 
 def _read(log: Log, offset: int, end_offset: int) -> FetchedRecords:
-    # Retention may have moved the log start since the last piece was read.
+    # Retention may have moved the log start since the last read.
     start_offset = max(offset, log.log_start_offset)
     return log.read(start_offset, _READ_BYTES, end_offset, min_one_batch=True)

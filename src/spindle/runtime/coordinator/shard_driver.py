@@ -1,9 +1,9 @@
 """Runs one shard of a coordinator: loading, operations, timers.
 
-An operation is decided at once, also while an append is under way; `ShardWriter` appends its
-records. An exclusive operation waits until no append is under way, and later operations wait until
-its records are committed. Requests also wait while the shard is loaded. No request waits longer
-than `offsets.commit.timeout.ms`, except where it waits for other members of its group.
+An operation is decided at once, also during an append; `ShardWriter` appends its records. An
+exclusive operation waits for the end of the running append, and later operations wait until its
+records are committed. Requests also wait while the shard is loaded. No request waits longer than
+`offsets.commit.timeout.ms`, except where it waits for other members of its group.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ class ShardDriver(Generic[ShardT]):
         settings: ShardSettings,
         on_loaded: Callable[["ShardDriver[ShardT]"], None],
     ) -> None:
-        """Begin to load the shard; call `on_loaded` once, when that has succeeded or failed."""
+        """Start to load the shard; call `on_loaded` once, when loading has succeeded or failed."""
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.shard = shard
@@ -119,7 +119,7 @@ class ShardDriver(Generic[ShardT]):
             self._loading_failed()
             return
         except Exception:
-            # Otherwise the shard would stay in LOADING, and clients would retry for ever.
+            # Otherwise the shard would stay in LOADING, and clients would retry forever.
             self._loading_failed()
             raise
         if self.state is not ShardState.LOADING:
@@ -144,7 +144,7 @@ class ShardDriver(Generic[ShardT]):
                 if header.codec == Codec.NONE and header.size_bytes <= INLINE_BATCH_BYTES:
                     records = decode_bounded(piece, position, header)
                 else:
-                    # A client that may write to the topic decides how much this unpacks to.
+                    # The batch may come from a client, so its decompressed size is not trusted.
                     records = await self._loop.run_in_executor(
                         None, in_turn, decode_bounded, piece, position, header
                     )
@@ -205,11 +205,11 @@ class ShardDriver(Generic[ShardT]):
     def submit(
         self, operation: Operation[ResponseT], *, is_exclusive: Exclusivity = False
     ) -> "asyncio.Future[ResponseT]":
-        """Run an operation now, or when the shard is loaded and no exclusive one is under way.
+        """Run an operation now, or when the shard is loaded and no exclusive one is running.
 
-        A condition for `is_exclusive` is asked again when the operation's turn comes.
+        A condition for `is_exclusive` is evaluated again when the operation's turn comes.
 
-        Return a future of the answer. It fails with COORDINATOR_LOAD_IN_PROGRESS if loading takes
+        Return a future of the response. It fails with COORDINATOR_LOAD_IN_PROGRESS if loading takes
         longer than a request may wait, with COORDINATOR_NOT_AVAILABLE if an append does.
 
         Raises:
@@ -235,7 +235,7 @@ class ShardDriver(Generic[ShardT]):
         return future
 
     def submit_background(self, operation: Operation[Any]) -> None:
-        """Run an exclusive operation that no request waits for; retry it until it is committed.
+        """Run an exclusive operation without a request; retry it until it is committed.
 
         The operation returns a response. It has no time limit.
         """
@@ -272,7 +272,7 @@ class ShardDriver(Generic[ShardT]):
         return is_exclusive and not self._writer.is_idle
 
     def _run_waiting(self) -> None:
-        """Run the operations that wait, unless that is under way."""
+        """Run the waiting operations, unless this method is already running."""
         if self._next_turn is None:
             self._run_some()
 
@@ -294,7 +294,7 @@ class ShardDriver(Generic[ShardT]):
         if work.timer is not None and work.timer in self._timers:
             # The timer was set again meanwhile: the member showed in time that it is alive.
             return
-        # Ask before the operation runs: it may change what the condition depends on.
+        # Evaluate the condition before the operation runs, because the operation may change it.
         is_exclusive = work.is_exclusive
         try:
             out = self._decide(work.operation, work.future)
@@ -303,7 +303,7 @@ class ShardDriver(Generic[ShardT]):
         ) as error:  # the exception concerns this operation only; the next one must run
             if work.future is not None:
                 if isinstance(error, ApiError):
-                    # Its frames have the future, and would keep the request in memory.
+                    # The traceback refers to the future, which would keep the request in memory.
                     error.__traceback__ = None
                 work.future.set_exception(error)
             elif work.timer is not None:
@@ -352,7 +352,7 @@ class ShardDriver(Generic[ShardT]):
         self._set_timers(out)
 
     def batch_failed(self, records: Sequence[Any]) -> None:
-        """Report records to the shard that were not appended, and never will be."""
+        """Report to the shard that records will never be appended."""
         out = self._result()
         self.shard.failed(records, out)
         self._set_timers(out)
@@ -416,7 +416,7 @@ class ShardDriver(Generic[ShardT]):
         self._alarm = None
         now_ms = self._steady_ms()
         try:
-            # A timer that is set for now while this runs fires in the next turn.
+            # A timer that is set for now while this runs fires in the next iteration.
             for _ in range(min(len(self._timers), MAX_TIMERS_PER_TURN)):
                 key = self._timers.pop_due(now_ms)
                 if key is None:

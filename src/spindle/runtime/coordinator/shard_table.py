@@ -46,7 +46,7 @@ class ShardTable(Generic[ShardT]):
         """Return the shard of a key, which may be loading.
 
         Raises:
-            ApiError: NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS if it will be here soon.
+            ApiError: NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS if it is about to load.
         """
         topic = self._metadata.image.topics.by_name.get(self._topic)
         if topic is None:

@@ -11,10 +11,10 @@ from spindle.runtime.coordinator.shard_writer import AnyResult
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 Operation: TypeAlias = Callable[[Token, AnyResult], ResponseT | None]
-"""Decides on a request, which the token names, and adds to the result.
+"""Decides on the request of a token and adds records to the result.
 
-It returns the response, which is sent when the records of the result are committed; None if the
-request is parked or already answered.
+It returns the response, which is sent when the records are committed; None if the request is parked
+or already answered.
 """
 Exclusivity: TypeAlias = bool | Callable[[], bool]
 """Whether an operation is exclusive, or the condition under which it is."""

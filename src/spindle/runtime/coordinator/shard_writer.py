@@ -1,8 +1,8 @@
 """The appends of one coordinator shard: many writes in one batch, each with a time limit.
 
-There is one append at a time, so the log has the order of the decisions; writes that come meanwhile
-go into the next batch. Writes of different transactions do not share a batch, and a marker has its
-own. The time limit of a write starts when its request arrives, so a request is
+There is one append at a time, so the log has the order of the decisions; writes that arrive
+meanwhile go into the next batch. Writes of different transactions do not share a batch, and a
+marker has its own. The time limit of a write starts when its request arrives, so a request is
 answered although an append hangs; its records may still be committed later.
 """
 
@@ -34,7 +34,7 @@ Clock = Callable[[], int]
 """Milliseconds since the epoch."""
 
 RECORD_OVERHEAD_BYTES: Final = 24
-"""Upper bound of what a batch of less than 2 GiB needs for a record besides key and value."""
+"""Upper bound of a record's size without key and value, in a batch of less than 2 GiB."""
 
 AnyResult: TypeAlias = CoordinatorResult[Any, Any, Any]
 """The result of an operation of any kind of shard."""
@@ -66,7 +66,7 @@ class ShardSettings(NamedTuple):
     """Limits of one shard."""
 
     commit_timeout_ms: int = 5_000
-    """Time after which a waiting request gets an error to retry.
+    """Time after which a waiting request gets a retriable error.
 
     `offsets.commit.timeout.ms` for groups, `request.timeout.ms` for transactions.
     """
@@ -76,7 +76,8 @@ class ShardSettings(NamedTuple):
     """Limit of the records that wait for an append; above it requests get
     COORDINATOR_NOT_AVAILABLE."""
     max_waiting_operations: int = 10_000
-    """Limit of operations behind an exclusive one; more get COORDINATOR_NOT_AVAILABLE."""
+    """Maximum number of operations that wait for an exclusive one; further ones get
+    COORDINATOR_NOT_AVAILABLE."""
     retry_ms: int = 1_000
     """Pause before failed background work or a failed timer is tried again."""
 
@@ -95,7 +96,7 @@ class EncodedRecord(NamedTuple):
 
 
 class _Write:
-    """The records of one operation. `is_finished` is True when its requests have an answer."""
+    """The records of one operation. `is_finished` is True when its requests are answered."""
 
     __slots__ = ("deadline", "is_finished", "records", "result", "size_bytes")
 
@@ -117,7 +118,7 @@ class ShardOwner(Protocol):
         ...
 
     def batch_failed(self, records: Sequence[Any]) -> None:
-        """Take note that records were not appended, and never will be."""
+        """Handle records that will never be appended."""
         ...
 
     def write_finished(self, result: AnyResult, code: ErrorCode) -> None:
@@ -176,7 +177,7 @@ class ShardWriter:
             self._task = background.run_once(self._run(), f"writing {self._partition}")
 
     def close(self) -> list[AnyResult]:
-        """Stop at once, and return the results whose requests have no answer yet."""
+        """Stop at once, and return the results whose requests are not answered yet."""
         if self._task is not None:
             self._task.cancel()
         open_writes = [w for w in (*self._in_flight, *self._queue) if not w.is_finished]
@@ -201,7 +202,7 @@ class ShardWriter:
             self._task = None
 
     def _take_writes(self) -> list[_Write]:
-        """Take as many writes as fit into one batch, or a single write that needs several."""
+        """Take as many writes as fit into one batch, or a single write for several batches."""
         taken = [self._queue.popleft()]
         transaction = taken[0].result.transaction
         if isinstance(transaction, EndOfTransaction):
@@ -232,7 +233,7 @@ class ShardWriter:
         return ErrorCode.NONE
 
     def _split(self, records: list[EncodedRecord]) -> Iterator[list[EncodedRecord]]:
-        """Yield the records in order, as many at a time as fit into a batch."""
+        """Yield the records in order, grouped into batches."""
         limit = self._max_record_bytes()
         batch: list[EncodedRecord] = []
         left = limit

@@ -154,7 +154,7 @@ class TransactionCoordinator:
         partitions: Sequence[TopicPartition],
         client_version: int,
     ) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
-        """Begin to add partitions to a transaction; they have NONE when that is committed."""
+        """Add partitions to a transaction; return NONE for each when the change is committed."""
 
         async def add() -> Mapping[TopicPartition, ErrorCode]:
             shard = await self._shard_of(transactional_id)
@@ -228,10 +228,10 @@ class TransactionCoordinator:
         return self._metadata.image.features.levels.get(TRANSACTION_VERSION, 0)
 
     def _take_producer_id(self) -> int:
-        """Return an unused producer id; ask the controller for more if there is none.
+        """Return an unused producer id; request more from the controller if there is none.
 
         Raises:
-            NoProducerId: there will be one later.
+            NoProducerId: none is available yet.
         """
         try:
             return self._producer_ids.take_now()
@@ -251,10 +251,10 @@ class TransactionCoordinator:
             self._is_allocating = False
 
     async def _with_producer_id(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return the answer; ask again when there are producer ids if it needs a new one."""
+        """Return the response of `ask`; repeat it when a missing producer id is available."""
         while True:
             try:
                 return await ask()
             except NoProducerId:
-                # Others may take the whole block before this request has its turn.
+                # Other requests may use up the whole block before this one continues.
                 await self._producer_ids.prepare()

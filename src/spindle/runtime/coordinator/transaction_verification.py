@@ -1,6 +1,6 @@
-"""Asks the coordinators of transactions whether partitions belong to them (KIP-890).
+"""Verifies with the coordinators that partitions belong to transactions (KIP-890).
 
-A broker gets one request at a time. Questions that come meanwhile go into the next one together.
+A broker gets one request at a time. Verifications that arrive meanwhile share the next one.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ Topic = Transaction.AddPartitionsToTxnTopic
 Codes = Mapping[TopicPartition, ErrorCode]
 
 _SEEN_BY_PRODUCERS: Final = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
-"""Errors of the coordinator that producers know by another code."""
+"""Errors of the coordinator for which producers expect another code."""
 
 
 class _Question:
-    """The partitions of one transaction that are asked for together."""
+    """The partitions of one transaction to verify together."""
 
     def __init__(
         self, transactional_id: str, producer_id: int, producer_epoch: int, *, adds: bool
@@ -47,7 +47,7 @@ class _Question:
         self._answered: asyncio.Future[Codes] = asyncio.get_running_loop().create_future()
 
     def is_like(self, other: "_Question") -> bool:
-        """Return whether both are of the same producer and want the same."""
+        """Return whether both are about the same producer and the same kind of verification."""
         return (self.producer_id, self.producer_epoch, self.adds) == (
             other.producer_id,
             other.producer_epoch,
@@ -68,16 +68,16 @@ class _Question:
         )
 
     def answer(self, codes: Codes) -> None:
-        """Give the answer; a later one is ignored."""
+        """Set the result; a later one is ignored."""
         if not self._answered.done():
             self._answered.set_result(codes)
 
     def answer_all(self, code: ErrorCode) -> None:
-        """Give the same answer for all partitions."""
+        """Set the same result for all partitions."""
         self.answer(dict.fromkeys(self.partitions, code))
 
     async def answered(self, partitions: Sequence[TopicPartition]) -> Codes:
-        """Return the answer for some of the partitions."""
+        """Return the result of some of the partitions."""
         codes = await asyncio.shield(self._answered)
         return {partition: codes[partition] for partition in partitions}
 
@@ -92,7 +92,7 @@ class _Coordinator:
         self._task: asyncio.Task[None] | None = None
 
     def ask(self, question: _Question) -> _Question:
-        """Add a question to the next request; return the queued question that gets the answer."""
+        """Add a question to the next request; return the queued one, which gets the result."""
         waiting = self._waiting.get(question.transactional_id)
         if waiting is not None and waiting.is_like(question):
             waiting.partitions |= question.partitions
@@ -111,7 +111,7 @@ class _Coordinator:
         return question
 
     async def stop(self) -> None:
-        """Answer nothing more; questions that wait fail."""
+        """Stop; waiting questions fail."""
         await background.end(self._task)
         self._fail_waiting()
 
@@ -122,11 +122,11 @@ class _Coordinator:
                 try:
                     await self._send(questions)
                 finally:
-                    # Ignored by those that have an answer.
+                    # Questions with a result ignore this.
                     for question in questions.values():
                         question.answer_all(ErrorCode.NETWORK_EXCEPTION)
         finally:
-            # Only after an error of this program does one wait: nobody would send it.
+            # A question still waits only after a bug, and would never be sent.
             self._fail_waiting()
 
     async def _send(self, questions: Mapping[str, _Question]) -> None:
@@ -136,10 +136,10 @@ class _Coordinator:
         try:
             response = await self._peers.request(self._destination, request)
         except PeerUnavailable as error:
-            log.warning("No verification of %d transactions: %s", len(questions), error)
+            log.warning("%d transactions could not be verified: %s", len(questions), error)
             return
         except PeerLacksVersion as error:
-            # The coordinator is older than the verification: append without it, as Kafka does.
+            # The coordinator does not support verification: append without it, as Kafka does.
             log.warning("The coordinator cannot verify transactions: %s", error)
             for question in questions.values():
                 question.answer_all(ErrorCode.NONE)
@@ -149,7 +149,7 @@ class _Coordinator:
             code = ErrorCode(response.error_code)
             log.error("%s refused to verify transactions: %s", self._destination, code.name)
             if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-                # The producer must not take it for an error of its own rights.
+                # The producer must not mistake it for an error of its own rights.
                 code = ErrorCode.INVALID_TXN_STATE
             for question in questions.values():
                 question.answer_all(code)
@@ -182,7 +182,7 @@ class CoordinatorQuestions:
 
     Args:
         metadata: names the leader of the coordinator's partition.
-        connect: makes connections to other brokers, which see the client id.
+        connect: makes connections to other brokers, with a client id.
     """
 
     def __init__(

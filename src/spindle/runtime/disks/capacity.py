@@ -13,11 +13,11 @@ _WAIT_S: Final = 0.5
 class DirectoryCapacities:
     """The latest known (total, usable) bytes of each directory.
 
-    Each directory answers on its own thread. A disk that hangs must not delay the metrics, because
-    they show that it hangs. So its last answer is kept, and it is not asked again meanwhile.
+    Each directory reports on its own thread. A disk that hangs must not delay the metrics, because
+    they show that it hangs. So its last report is kept, and no other is requested meanwhile.
 
     Args:
-        wait_s: how long to wait for the answers.
+        wait_s: how long to wait for the reports.
     """
 
     def __init__(self, wait_s: float = _WAIT_S) -> None:
@@ -26,7 +26,7 @@ class DirectoryCapacities:
         self._asked: dict[str, asyncio.Future[tuple[int, int]]] = {}
 
     async def ask(self, directories: Sequence[LogDirectory]) -> Mapping[str, tuple[int, int]]:
-        """Ask all online directories, wait for their answers, and return what is known by path.
+        """Query all online directories; return the known values by path.
 
         An offline directory is left out.
         """

@@ -1,7 +1,7 @@
-"""Reads the health of the disks of this machine: from sysfs, and from smartctl where it is.
+"""Reads the health of the disks of this machine from sysfs and, if installed, smartctl.
 
-Nobody waits for it: a thread reads, and callers get what the last reading found. A disk that hangs
-holds up that thread only; what it found earlier is forgotten after a while.
+No caller waits: a thread reads, and callers get the last result. A disk that hangs blocks only that
+thread; old results expire.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Any, Final
 from spindle.disks.device_health import DeviceHealth
 
 _FRESH_S: Final = 600.0
-"""The time between two readings: SMART takes a command to the disk."""
+"""The time between two readings: SMART sends a command to the disk."""
 _FORGOTTEN_S: Final = 3 * _FRESH_S
 _SMARTCTL_S: Final = 20.0
 _ATA_MEDIA_ATTRIBUTES: Final = (197, 198)
@@ -30,7 +30,7 @@ class DeviceHealths:
 
     Args:
         read: reads one directory; on a thread.
-        clock_s: a clock that never goes back.
+        clock_s: a monotonic clock.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class DeviceHealths:
         return self._found if now_s - self._found_s < _FORGOTTEN_S else {}
 
     def join(self) -> None:
-        """Wait for the reading that is under way."""
+        """Wait for the running reading."""
         if self._thread is not None:
             self._thread.join()
 
@@ -111,9 +111,9 @@ def _error_count(disk: Path) -> int | None:
 
 
 def smartctl(name: str) -> dict[str, Any]:
-    """Return the JSON of smartctl about a device; empty if it is missing, not allowed or fails.
+    """Return the JSON of smartctl about a device; empty if smartctl is missing or fails.
 
-    A disk that sleeps is not woken.
+    A sleeping disk is not woken.
     """
     program = shutil.which("smartctl")
     if program is None:

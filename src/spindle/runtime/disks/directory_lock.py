@@ -1,8 +1,8 @@
 """The `.lock` file of a log directory: no two processes, of Spindle or Kafka, share a directory.
 
 As in Kafka, the file is removed when the lock is released. So a process may lock a file that its
-former owner removes at the same moment, and another disk may be mounted at the path of a directory
-that is locked. The file at the path counts as that of the lock only if it is the same file.
+former owner removes at the same moment, and another disk may be mounted over a locked directory. A
+lock is valid only if the file at the path is the locked file.
 """
 
 import fcntl

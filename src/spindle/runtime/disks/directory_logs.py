@@ -22,7 +22,8 @@ def previous_broker_epoch(
 ) -> int:
     """Return the broker epoch of the last run; -1 if a directory was not closed cleanly (KIP-966).
 
-    A directory that cannot be read fails. To be called before `load_logs`, which removes the marks.
+    A directory that cannot be read fails. Call it before `load_logs`, which removes the
+    clean-shutdown files.
 
     Args:
         executors: of all directories in `log.dirs`, by path.

@@ -1,7 +1,7 @@
 """One I/O thread per log directory, and threads beside it for long work.
 
 The thread keeps the work of a directory in order, and a slow, full or dead disk delays only its own
-directory. A thread whose disk hangs is abandoned: it does nothing more if the disk goes on.
+directory. A thread whose disk hangs is abandoned: it does nothing more if the disk recovers.
 """
 
 import asyncio
@@ -40,8 +40,7 @@ class DirectoryThread(SerialExecutor):
         super().__init__(path, loop, on_failure, hang_limit_s, io, wall_clock_ms)
         self._jobs: SimpleQueue[_NumberedJob | None] = SimpleQueue()
         self._callbacks: dict[int, Callable[[Any, BaseException | None], None]] = {}
-        """Callbacks of all jobs that are not done. They belong to the event loop, which can drop
-        them."""
+        """Callbacks of all unfinished jobs. They belong to the event loop, which can drop them."""
         self._last_number = 0
         self._waits = SocketPoller()
         self._done: deque[tuple[int, Any, BaseException | None]] = deque()
@@ -111,10 +110,10 @@ class DirectoryThread(SerialExecutor):
             self._waits.drop_all()
 
     def _jobs_in_turn(self) -> Iterator[_NumberedJob | None]:
-        """Yield the jobs of the queue, and between them those whose sockets have room now.
+        """Yield the jobs of the queue and, between them, those whose sockets are writable again.
 
-        An append waits for one socket at most: after each, all jobs that are there have their turn.
-        The thread ends with a job that is None.
+        After each such job all queued jobs run, so an append waits for one socket at most. A job
+        that is None ends the thread.
         """
         jobs, waits = self._jobs, self._waits
         while True:
@@ -163,7 +162,7 @@ class DirectoryThread(SerialExecutor):
                         return
 
     def _drain(self) -> None:
-        # The flag is cleared first: a job that is added from here on schedules its own drain.
+        # The flag is cleared first: a job that is added from now on schedules its own drain.
         self._is_drain_due = False
         done, callbacks = self._done, self._callbacks
         try:
@@ -173,7 +172,7 @@ class DirectoryThread(SerialExecutor):
                 if callback is not None:
                     callback(result, error)
         finally:
-            if done:  # a callback has raised: those behind it do not wait for the next job
+            if done:  # a callback has raised: the later ones must not wait for the next job
                 self._loop.call_soon(self._drain)
 
     def _start_beside(self, job: Job) -> None:

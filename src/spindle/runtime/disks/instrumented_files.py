@@ -1,7 +1,7 @@
 """The machine's file system, which counts and times the operations on the files of log directories.
 
-An `OSError` gets a note that names the operation and the file, because its own text lacks the
-operation, and of an open file also the name.
+An `OSError` gets a note with the operation and the file, because its own text lacks the operation
+and, for an open file, the name.
 """
 
 import errno
@@ -52,7 +52,7 @@ class _MeasuredFile(OsFile):
         return data
 
     def send(self, socket_descriptor: int, size_bytes: int, position: int, /) -> int:
-        # An error may be the socket's, so none is counted.
+        # An error may come from the socket, so it is not counted.
         began_ns = perf_counter_ns()
         count = OsFile.send(self, socket_descriptor, size_bytes, position)
         self._io.reads.observe(perf_counter_ns() - began_ns, count)
@@ -95,7 +95,7 @@ class _MeasuredFile(OsFile):
 
 
 class InstrumentedFileSystem(OsFileSystem):
-    """The machine's file system, which measures the files in the given directories."""
+    """The machine's file system; it measures operations on files in the given directories."""
 
     def __init__(self, directories: Sequence[str] = ()) -> None:
         self.by_directory: dict[str, DirectoryIo] = {}

@@ -1,4 +1,5 @@
-"""The log directories of a node that starts, if an earlier run added or retired some."""
+"""The log directories that a node uses at a start, after an earlier run has added or removed
+some."""
 
 import logging
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ log = logging.getLogger(__name__)
 def changed_log_dirs(
     file_system: FileSystem, metadata_log_dir: str, configured: Sequence[str]
 ) -> ChangedLogDirs:
-    """Return what differs from `log.dirs`, and write it to the log.
+    """Return the differences from `log.dirs`, and log them.
 
     Raises:
         ConfigError: the file that remembers it cannot be read or understood.
@@ -24,19 +25,20 @@ def changed_log_dirs(
     except OSError as error:
         try:
             file_system.read_bytes(meta_properties_path(metadata_log_dir))
-        except OSError:  # the checks of the directory say what is wrong with it
+        except OSError:  # the later checks of the directory report the cause
             return ChangedLogDirs()
-        # Without the file, added directories would count as lost and retired ones would be used.
+        # Without the file, added directories would count as lost and removed ones would be used.
         raise ConfigError(f"the metadata log directory {metadata_log_dir} fails: {error}") from None
     for path in changed.added:
         log.warning(
             "%s was added while the broker ran, and log.dirs does not name it; it is used. Add it "
-            "to log.dirs in the property file, or retire it with `spindle disks remove`",
+            "to log.dirs in the property file, or remove it with `spindle disks remove`",
             path,
         )
     for path in changed.retired:
         log.warning(
-            "log.dirs names %s, which was retired; it is not used. Remove it from log.dirs in the "
+            "log.dirs names %s, which was removed while the broker ran; it is not used. Remove "
+            "it from log.dirs in the "
             "property file, or use it again with `spindle disks add`",
             path,
         )

@@ -15,7 +15,7 @@ class OpenDirectories:
 
     Args:
         on_failure: called when a directory goes offline.
-        hang_limit_s: a disk that has not answered for so long has failed.
+        hang_limit_s: a disk that has not responded for this long has failed.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class OpenDirectories:
     # -- at the start
 
     def open(self, path: str, reason: str | None, *, is_vital: bool) -> None:
-        """Give a directory its thread, and lock it unless it is offline for a reason.
+        """Start the thread of a directory, and lock the directory unless it is already offline.
 
         Raises:
-            ConfigError: another process holds it, or it is vital and fails.
+            ConfigError: another process holds it, or it fails and holds the metadata log.
         """
         thread = self._threads[path] = self._new_thread(path)
         if reason is not None:
@@ -74,9 +74,9 @@ class OpenDirectories:
     # -- later
 
     def probe(self, path: str) -> DirectoryExecutor:
-        """Return a thread for a directory that is examined; `replace` takes it into use.
+        """Return a thread to examine a directory; `replace` puts it to use.
 
-        The thread that the directory has, if there is one, goes on: it refuses late work.
+        An earlier thread of the directory continues to refuse late work.
         """
         thread = self._new_thread(path)
         self._others.append(thread)
@@ -85,9 +85,7 @@ class OpenDirectories:
     async def lock(self, path: str, thread: DirectoryExecutor) -> None:
         """Lock a directory; release the lock of a failed one at this path before.
 
-        Raises:
-            ConfigError: another process holds it.
-            LogDirectoryFailed: its disk refuses.
+        Raises: ConfigError: another process holds it. LogDirectoryFailed: its disk has failed.
         """
         await self.unlock(path, thread)
         self._locks[path] = await thread.submit(self._machine.lock_directory, path)
@@ -101,25 +99,25 @@ class OpenDirectories:
                 thread.let_go(_release, lock)
 
     async def unlock(self, path: str, thread: DirectoryExecutor) -> None:
-        """Release the lock of a directory, if it has one; errors of its disk do not matter."""
+        """Release the lock of a directory, if it has one; ignore errors of its disk."""
         lock = self._locks.pop(path, None)
         if lock is not None:
             await thread.submit(_release, lock)
 
     def replace(self, path: str, thread: DirectoryExecutor) -> None:
-        """Take a thread into use; the one before it keeps refusing late work."""
+        """Put a thread to use; the thread that it replaces continues to refuse late work."""
         self._others.remove(thread)
         self.retire(path)
         self._threads[path] = thread
 
     def retire(self, path: str) -> None:
-        """Take the thread of a directory out of use."""
+        """Remove the thread of a directory."""
         former = self._threads.pop(path, None)
         if former is not None:
             self._others.append(former)
 
     def hangs(self, path: str) -> bool:
-        """Return True if a thread that was put away is still on the disk of this path."""
+        """Return True if a removed thread still hangs on the disk of this path."""
         return any(thread.hangs() for thread in self._others if thread.path == path)
 
     # -- at the end

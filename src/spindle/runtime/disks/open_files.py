@@ -1,8 +1,8 @@
 """The division of the process's file descriptors between log directories and connections.
 
-A node that can open no file for 10 s ends: its disks are in order, and a restart frees all
-descriptors. Any client can open connections, so connections must never take the descriptors that
-the files need.
+A node that cannot open files for 10 s ends: its disks are healthy, and a restart frees all
+descriptors. Any client can open connections, so connections must never use the descriptors that the
+files need.
 """
 
 import resource
@@ -78,7 +78,7 @@ def scarcity(shares: OpenFiles) -> str | None:
 
 
 def open_files_limit() -> int:
-    """Return the number of descriptors that this process may have."""
+    """Return the limit of file descriptors of this process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _UNLIMITED if soft == resource.RLIM_INFINITY else soft
 
@@ -90,5 +90,5 @@ def raise_limit() -> None:
         return
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    except (OSError, ValueError):  # some systems report no real maximum and refuse it
+    except (OSError, ValueError):  # some systems report a maximum that they do not accept
         return

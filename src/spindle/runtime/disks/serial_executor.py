@@ -37,7 +37,7 @@ The public methods of the executor tie the three types together; the queue holds
 
 
 class _LastWork:
-    """A function that runs although the directory has failed; its errors do not matter."""
+    """A function that runs although the directory has failed; its errors are ignored."""
 
     def __init__(self, function: Callable[..., object]) -> None:
         self._function = function
@@ -55,7 +55,7 @@ class SerialExecutor(ABC):
         hang_limit_s: the time that a function may make no progress. Time in which the process
             itself was suspended does not count.
         io: counts the operations on the directory's files; None for a new one.
-        wall_clock_ms: the time that a failure gets.
+        wall_clock_ms: returns the time of a failure.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """The sockets that jobs of a directory's thread wait for, while the thread does other jobs.
 
-A client that takes its answer as fast as it comes then costs no way over the event loop for each
-piece, and one that takes nothing holds nobody up. All waits of a thread are in one epoll set,
-together with an eventfd that signals new jobs.
+So a client that reads its response quickly costs no detour over the event loop for each piece, and
+a client that reads nothing blocks no other. All waits of a thread are in one epoll set, together
+with an eventfd that signals new jobs.
 """
 
 import os
@@ -15,20 +15,21 @@ from typing import Final
 from spindle.disks.executor import Unfinished
 
 MAX_WAIT_S: Final = 0.03
-"""A job may wait for its socket for so long in all; the event loop then waits for the client. The
-memory that a fetch was granted is held as long, so this is short."""
+"""Maximum total time that a job waits for its socket; afterwards the event loop waits for the
+client. This is short, because the job keeps the memory that its fetch was granted."""
 
 Resumed = tuple[int, Callable[[], object], tuple[()]]
-"""A job that goes on: its number, a function of its `Unfinished`, and no arguments."""
+"""A job that resumes: its number, a method of its `Unfinished`, and no arguments."""
 
 
 class SocketPoller:
-    """Jobs that wait, by the descriptors of their sockets. For the thread alone, but for the bell.
+    """Jobs that wait, by the descriptors of their sockets. Only `wake` may be called elsewhere.
 
     Attributes:
-        by_descriptor: number of the job and what it waits with.
-        current: what the job that runs now goes on with; None for a new job. The thread resets it.
-        is_asleep: the thread waits, and has to be woken for a new job.
+        by_descriptor: number and `Unfinished` of the job.
+        current: the `Unfinished` that the running job resumes; None for a new job. The thread
+            resets it.
+        is_asleep: the thread waits and must be woken for a new job.
     """
 
     __slots__ = ("_bell", "_poll", "by_descriptor", "current", "is_asleep")
@@ -41,13 +42,13 @@ class SocketPoller:
         self._bell = -1
 
     def add(self, number: int, work: Unfinished) -> None:
-        """Let a job wait until its socket has room, now and whenever it returns `work` again."""
+        """Let a job wait until its socket is writable, now and whenever it returns `work` again."""
         self.by_descriptor[work.descriptor] = number, work
         try:
             self._opened().register(work.descriptor, select.EPOLLOUT)
             work.until_s = time.monotonic() + MAX_WAIT_S
         except OSError:
-            work.until_s = 0.0  # no descriptor is left: the job is broken off at once
+            work.until_s = 0.0  # no descriptor is left: the job is cancelled at once
 
     def _opened(self) -> select.epoll:
         if self._poll is None:
@@ -64,18 +65,18 @@ class SocketPoller:
         return self._poll
 
     def wake(self) -> None:
-        """Wake the thread for a new job. For the event loop, if the thread is asleep."""
+        """Wake the thread for a new job. Called on the event loop if the thread is asleep."""
         self.is_asleep = False
         os.eventfd_write(self._bell, 1)
 
     def ready(self, has_no_job: Callable[[], bool]) -> Iterator[Resumed]:
-        """Yield the jobs that go on now; while there is no other job, wait for one."""
+        """Yield the jobs that resume now; while there is no other job, wait for one."""
         if self._poll is not None:
             yield from self._with_room(self._poll, has_no_job)
         yield from self._late(time.monotonic())
 
     def _with_room(self, poll: select.epoll, has_no_job: Callable[[], bool]) -> Iterator[Resumed]:
-        # The flag comes first: whoever adds a job after the question sees it, and rings.
+        # Set the flag first: a job that is added after the check then wakes the thread.
         self.is_asleep = True
         longest_s = 0.0
         if has_no_job():
@@ -92,11 +93,11 @@ class SocketPoller:
                 yield number, work.go_on, ()
 
     def end(self, work: Unfinished, *, has_failed: bool) -> None:
-        """Take a job out that waits no longer, and close what it waited with."""
+        """Remove a job that no longer waits, and close its descriptor."""
         self.by_descriptor.pop(work.descriptor, None)
-        # A socket that stayed in the set would be reported by the connection's own descriptor.
+        # If the socket stayed in the set, the connection's own descriptor would report it.
         if self._poll is not None:
-            with suppress(OSError):  # it is not there if it could not be added
+            with suppress(OSError):  # it is missing if it could not be added
                 self._poll.unregister(work.descriptor)
         work.close(has_failed=has_failed)
 
@@ -111,16 +112,16 @@ class SocketPoller:
             yield number, work.break_off, ()
 
     def break_all_off(self) -> Iterator[Resumed]:
-        """Yield all jobs, which do not wait any longer."""
+        """Cancel all waits; yield their jobs."""
         return self._late(float("inf"))
 
     def drop_all(self) -> None:
-        """Free what waits, because the thread ends."""
+        """Free all waiting jobs, because the thread ends."""
         for _, work in list(self.by_descriptor.values()):
             self.end(work, has_failed=True)
 
     def close(self) -> None:
-        """Close the set, after the thread has ended: the event loop could still ring before."""
+        """Close the set. Call it after the thread has ended: the event loop may wake it before."""
         if self._poll is not None:
             self._poll.close()
             os.close(self._bell)

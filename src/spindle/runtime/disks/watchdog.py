@@ -1,8 +1,8 @@
-"""Finds disks that hang: they neither do their work nor report an error.
+"""Finds disks that hang: they neither complete an operation nor report an error.
 
 A thread that is inside a function, and has used no CPU time since the last check, waits for its
-disk. The watch counts checks instead of reading a clock, because this process may itself have been
-suspended in between.
+disk. The watchdog counts checks instead of reading a clock, because the process itself may have
+been suspended.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ class WatchedThread:
         self._seen: float | None = None
 
     def look(self) -> float:
-        """Return how long the thread had made no progress before it went on just now, in seconds.
+        """If the thread has just recovered, return how long it had made no progress, in seconds.
 
-        The result is 0 while it makes no progress; `hang_s` is then the time.
+        While it makes no progress, return 0; `hang_s` is then the time.
         """
         progress = self.progress()
         if self.function is None or progress != self._seen:
@@ -107,10 +107,10 @@ class Watchdog:
         for thread in list(self._threads):
             hung_s = thread.look()
             if hung_s >= _REPORTED_AFTER_S:
-                log.warning("log directory %s goes on after %.0f s", self._path, hung_s)
+                log.warning("log directory %s responds again after %.0f s", self._path, hung_s)
             if thread.hang_s == _REPORTED_AFTER_S:
                 log.error(
-                    "log directory %s hangs: its disk has not answered for %.0f s (%s)",
+                    "log directory %s hangs: its disk has not responded for %.0f s (%s)",
                     self._path,
                     thread.hang_s,
                     getattr(thread.function, "__qualname__", thread.function),

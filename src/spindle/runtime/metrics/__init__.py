@@ -1,1 +1,1 @@
-"""Metrics for operators: the parts of a node count, and a scrape gets Prometheus' text."""
+"""Metrics in Prometheus' text format, from counters of the parts of a node."""

@@ -12,7 +12,7 @@ from spindle.config.node_config import NodeConfig
 
 CHALLENGE: Final = 'Basic realm="spindle", charset="UTF-8"'
 METRICS_KEYS: Final = "METRICS"
-"""The keys of the server begin with `listener.name.` and this name in lower case."""
+"""The TLS keys of the metrics server begin with `listener.name.` and this name in lower case."""
 _HEADER: Final = b"authorization:"
 
 
@@ -29,7 +29,7 @@ class MetricsAccess(NamedTuple):
     user: bytes | None = None
 
     def is_allowed(self, head: bytes) -> bool:
-        """Return True if the head of an HTTP request has name and password, or needs none."""
+        """Return True if an HTTP request has the right name and password, or needs none."""
         if self.user is None:
             return True
         for line in head.split(b"\r\n")[1:]:

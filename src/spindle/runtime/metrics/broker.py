@@ -9,7 +9,7 @@ from spindle.runtime.metrics.families import counter, gauge
 
 
 def broker_metrics(broker: BrokerServer) -> Iterator[Metric]:
-    """Yield the metrics that need no counting. Call it on the event loop."""
+    """Yield the metrics. Call it on the event loop."""
     yield gauge(
         "kafka_server_kafka_server_broker_state",
         "0 not running, 1 starting, 2 recovery, 3 running, 6 pending controlled shutdown, "

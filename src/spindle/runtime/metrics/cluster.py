@@ -82,7 +82,7 @@ def loader_metrics(
     snapshot: WrittenSnapshot | None,
     now_ms: int,
 ) -> Iterator[Metric]:
-    """Yield how far this node has read the metadata, and its snapshots."""
+    """Yield metrics of this node's metadata offset and snapshots."""
     applied = image.provenance
     appended_s = max(applied.last_append_time_ms, 0) / 1000
     lag_s = max(now_ms / 1000 - appended_s, 0) if appended_s else 0

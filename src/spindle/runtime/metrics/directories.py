@@ -22,7 +22,7 @@ _OCTAVES: Final = range(14, 35)
 
 
 def disk_metrics(disks: Iterable[DirectoryExecutor]) -> Iterator[Metric]:
-    """Yield what the threads of all directories do, including that of the metadata log."""
+    """Yield the metrics of the threads of all directories, including the metadata directory."""
     threads = list(disks)
     labelled_io = [({"log_dir": thread.io.path}, thread.io) for thread in threads]
     yield from _flush_metrics(labelled_io)
@@ -113,7 +113,7 @@ def _flush_metrics(found: Collection[tuple[dict[str, str], DirectoryIo]]) -> Ite
 def directory_metrics(
     replicas: ReplicaManager, counts: DirectoryCounts, capacities: Mapping[str, tuple[int, int]]
 ) -> Iterator[Metric]:
-    """Yield what the directories hold.
+    """Yield the metrics of the content of the directories.
 
     Args:
         capacities: total and usable bytes by path, where they are known.
@@ -172,7 +172,7 @@ def directory_metrics(
 def _cordon_metrics(
     replicas: ReplicaManager, labelled: Collection[tuple[dict[str, str], LogDirectory]]
 ) -> Iterator[Metric]:
-    """Yield which directories are cordoned, and why."""
+    """Yield the cordoned directories and the causes."""
     yield gauges(
         f"{_DIRECTORY}_cordoned",
         "1 for a cordoned directory, which gets no new replicas.",

@@ -1,4 +1,4 @@
-"""Count and times of an activity: counted where it happens, read by a scrape."""
+"""Count and times of an activity."""
 
 
 class Durations:
@@ -7,7 +7,7 @@ class Durations:
     Attributes:
         count: how often the activity took place.
         total_s: the sum of the times.
-        longest_s: the longest time since it was last taken.
+        longest_s: the longest time since the last scrape.
     """
 
     __slots__ = ("count", "longest_s", "total_s")

@@ -37,9 +37,10 @@ class MetricsServer:
     Args:
         pages: metrics by path; requests that wait for the same page share one rendering.
         unready_reason: returns None if the node serves clients, otherwise the reason.
-        timeout_s: limit for a TLS handshake, for a request, and for its answer to be read.
+        timeout_s: limit for a TLS handshake, for a request, and for the client to read the
+            response.
         access: who may read the pages. Health and readiness are for everyone.
-        tls: the TLS side of the server; None for plain HTTP.
+        tls: keys and settings of TLS; None for plain HTTP.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class MetricsServer:
         self._exchanges: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Begin to serve. With port 0, `port` is then the one that the system chose.
+        """Begin to serve. If the port is 0, `port` is then the port that the system chose.
 
         Raises:
             ConfigError: the node cannot listen on the address.
@@ -88,7 +89,7 @@ class MetricsServer:
         )
 
     async def renew(self, tls: ssl.SSLContext) -> None:
-        """Use another TLS side for new connections, on the same sockets."""
+        """Use other TLS keys for new connections, on the same sockets."""
         self._tls = tls
         former = self._servers
         descriptors = [
@@ -135,7 +136,7 @@ class MetricsServer:
         except Exception:  # a metric that cannot be made must not end the task without a log line
             log.exception("metrics listener")
         finally:
-            # This limit also holds for a client that never reads its answer.
+            # This limit also applies to a client that never reads its response.
             writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader) -> tuple[str, _Answer]:

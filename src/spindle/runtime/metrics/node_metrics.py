@@ -1,7 +1,7 @@
 """All metrics of a node, gathered from its parts.
 
-The parts only count. The event loop, which owns the counts, reads them, with pauses where there are
-many; another thread makes the text. So a scrape does not delay clients.
+The counters belong to the event loop, which reads them, with pauses where there are many; another
+thread formats the text. So a scrape does not delay clients.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class NodeMetrics:
     """The texts of /metrics and /metrics/partitions.
 
     Args:
-        parts: returns the parts of the node that exist now.
+        parts: returns the present parts of the node.
         labels: labels of the metric `spindle_node`.
     """
 

@@ -1,6 +1,6 @@
 """The page with the metrics of each replica; there may be a hundred thousand rows.
 
-The text is written here, because an object for each number would take ten times as long.
+This module formats the text itself, because an object for each number would take ten times as long.
 """
 
 from collections.abc import Iterable, Iterator
@@ -65,7 +65,7 @@ class PartitionRows:
         self.followed: list[tuple[str, tuple[int, ...]]] = []
 
     def add(self, partition: Partition) -> None:
-        """Add a replica, unless its directory has failed, so that nothing is known of it."""
+        """Add a replica, unless its directory has failed."""
         if partition.is_offline:
             return
         log = partition.log

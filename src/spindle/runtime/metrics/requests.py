@@ -1,4 +1,4 @@
-"""Counts and times of requests and connections: plain numbers on the data path, for the exporter.
+"""Counts and times of requests and connections, as plain numbers.
 
 Times go into buckets of a sixteenth of an octave, so that a quantile has an error of about 3 %
 although no single request is stored. Quantiles cover the last one to two minutes.
@@ -80,11 +80,12 @@ class RequestMetrics:
         connections: connections that are open now.
         connections_opened: connections accepted since the start.
         connections_refused: connections refused because of a limit.
-        connections_muted: connections that had to wait because of a quota.
+        connections_muted: connections that waited because of a quota.
         failed_authentications: connections whose TLS handshake or SASL authentication has failed.
         successful_authentications: connections that have authenticated with SASL.
         successful_reauthentications: renewals of a session on its connection (KIP-368).
-        sessions_expired: connections closed because they went on after the end of their session.
+        sessions_expired: connections closed because they sent requests after the end of their
+            session.
     """
 
     __slots__ = (

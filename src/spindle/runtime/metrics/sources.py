@@ -14,7 +14,7 @@ from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
 
 
 class NodeParts(NamedTuple):
-    """The parts of a node at one moment; None for those that are missing or have not started.
+    """The present parts of a node; None for parts that are missing or have not started.
 
     `counts` belongs to `image`.
     """

@@ -1,4 +1,4 @@
-"""Metrics of what clients do: requests by API, connections, bytes and messages by topic."""
+"""Metrics of clients: requests by API, connections, bytes and messages by topic."""
 
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
@@ -26,7 +26,7 @@ _AUTHENTICATION_COUNTERS: Final = (
     ("failed_reauthentication", "Sessions whose renewal failed."),
     (
         "expired_connections_killed",
-        "Connections closed because they went on after the end of their session.",
+        "Connections closed because they sent requests after the end of their session.",
     ),
 )
 _ATTRIBUTES: Final = {
@@ -99,8 +99,8 @@ def total_metrics(total: TopicTraffic) -> Iterator[Metric]:
 def topic_text(topics: Sequence[tuple[str, TopicTraffic]]) -> bytes:
     """Return the metrics of each topic in Prometheus' text format.
 
-    The text is written here because there may be many topics, and an object for each number would
-    take ten times as long. Topic names have no characters that the format escapes.
+    This module formats the text itself, because there may be many topics and an object for each
+    number would take ten times as long. Topic names need no escapes.
     """
     parts = []
     for name, documentation in _TOPIC_COUNTERS:

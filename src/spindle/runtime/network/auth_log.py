@@ -1,7 +1,7 @@
-"""The authentication log of a listener: each user with address, mechanism and reason of failure.
+"""The authentication log of a listener: user, address, mechanism and reason of a failure.
 
-Clients choose how often they fail, so equal failures are written once a minute, and at most 100
-different ones. The counters have all of them. Passwords and tokens are in no text.
+A client can fail as often as it likes, so equal failures are logged once a minute, and at most 100
+different ones. The counters count all. No text contains a password or token.
 """
 
 import logging
@@ -33,7 +33,7 @@ class LoginLog:
         self._left_out = 0
 
     def succeeded(self, address: str, session: SaslSession, *, is_again: bool) -> None:
-        """Note an authentication, or a further one of the same connection."""
+        """Log and count an authentication or re-authentication."""
         if is_again:
             self._metrics.successful_reauthentications += 1
         else:
@@ -50,7 +50,7 @@ class LoginLog:
     def failed(
         self, address: str, reason: str, *, user: str = "", mechanism: str = "", is_again: bool
     ) -> None:
-        """Note a failure; `user` is what the client says, "" if it did not say."""
+        """Log and count a failure; `user` is the name that the client sent, "" without one."""
         if is_again:
             self._metrics.failed_reauthentications += 1
         else:

@@ -1,9 +1,9 @@
-"""One client connection: frames in, answers out, in order.
+"""One client connection: requests in, responses out, in order.
 
-Requests of a connection are answered in the order in which they came. The next request is started
-when the one before is answered, except that produce requests are started at once: the directory's
-I/O thread orders their appends, so one connection keeps several in flight. If a peer does not read
-its answers, the connection reads nothing from the peer.
+The responses of a connection have the order of its requests. A request is started when the previous
+one is answered, except that produce requests are started at once: the directory's I/O thread orders
+their appends, so one connection can have several in flight. While a peer does not read its
+responses, the connection reads nothing from the peer.
 """
 
 import asyncio
@@ -39,8 +39,8 @@ _API_KEY: Final = Struct(">h")
 _FIRST_ALLOCATION_BYTES: Final = 2 * 1024 * 1024
 _UNAUTHENTICATED_FIRST_ALLOCATION_BYTES: Final = 64 * 1024
 _LAST_ANSWER_S: Final = 0.05
-"""Time between a last answer and the end of its connection, because kafka-python does not read an
-answer that arrives together with the end."""
+"""Time between the last response and the close of its connection, because kafka-python does not
+read a response that arrives together with the close."""
 
 
 class ConnectionState(Enum):
@@ -71,7 +71,7 @@ class Dispatcher(Protocol):
     limits: RequestLimits
 
     def dispatch(self, connection: "Connection", frame: Bytes) -> Answer | Deferred:
-        """Answer one request; ProtocolViolation closes the connection."""
+        """Handle one request; a ProtocolViolation closes the connection."""
         ...
 
     def connection_opened(self, connection: "Connection") -> bool:
@@ -88,7 +88,7 @@ class Dispatcher(Protocol):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The protocol object of one socket.
+    """The asyncio protocol of one socket.
 
     Attributes:
         state: see `ConnectionState`.
@@ -134,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writer = ResponseWriter(self, self._limits.unsent)
 
     def _move(self, state: ConnectionState, timer: asyncio.TimerHandle | None = None) -> None:
-        """Enter a state, which `timer` ends unless something else does."""
+        """Enter a state; `timer` ends it unless another event comes first."""
         assert state in LEGAL_MOVES[self.state], f"{self.state.name} to {state.name}"
         self.state = state
         if self._timer is not None:
@@ -191,7 +191,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._receiver.large_bytes,
             )
             self._receiver.drop()
-            # The transport needs a buffer even now, and must not be closed before it has read.
+            # The transport needs a buffer even now, and must not be closed before it has read into
+            # it.
             self._stop(_CLOSING)
             self._loop.call_soon(self.abort)
             return self._receiver.buffer()
@@ -237,7 +238,7 @@ class Connection(asyncio.BufferedProtocol):
     def _advance(self) -> None:
         """Start the requests that may start now.
 
-        A request that is answered at once comes back here, where the loop goes on anyway.
+        A request that is answered at once calls this again; the running loop then continues.
         """
         if self._is_advancing:
             return
@@ -303,7 +304,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             answer = finish(result)
         except Exception:  # an answer that cannot be written must not end the process
-            log.exception("answer to %s failed", self.client_address)
+            log.exception("response to %s failed", self.client_address)
             self.close()
             return
         self._writer.complete(pending, answer)
@@ -322,7 +323,7 @@ class Connection(asyncio.BufferedProtocol):
             should_read = False
             self._limits.when_room(self._flow)
         elif self._receiver.large_bytes and not self._large_held_bytes:
-            # Add the whole size at once, so that a frame that has begun can be completed.
+            # Count the whole frame at once, so that a frame that has begun can be completed.
             self._large_held_bytes = self._receiver.large_bytes
             self._limits.hold(self._large_held_bytes)
         if should_read != self._is_reading:
@@ -350,9 +351,10 @@ class Connection(asyncio.BufferedProtocol):
     # -- for the server
 
     def stream(self, sent: PartialResponse) -> list[Bytes]:
-        """Return what has to be written now of a response that a directory's thread has begun.
+        """Return the bytes to write now of a response that a directory's thread has begun.
 
-        When the client has taken that, the thread goes on. No request is started before the end.
+        When the client has read them, the thread continues. No request is started before the
+        response is complete.
         """
         self.on_sent(sent.sent_bytes)
         return self._writer.stream(sent)
@@ -360,7 +362,7 @@ class Connection(asyncio.BufferedProtocol):
     def is_idle_since(self, time_s: float) -> bool:
         """Return True if the connection was idle since `time_s` of the loop's clock."""
         if self.state is _CLOSING:
-            # Requests get no response any more, and the peer may never read the earlier ones.
+            # No further request is answered, and the peer may never read the earlier responses.
             return self.last_active_s < time_s
         writer = self._writer
         if writer.is_full and writer.count():
@@ -369,8 +371,7 @@ class Connection(asyncio.BufferedProtocol):
         return not writer.pending and not is_waiting and self.last_active_s < time_s
 
     def mute(self, delay_s: float) -> None:
-        """Stop reading and starting requests for that long; started requests are answered
-        (KIP-219)."""
+        """Stop reading and starting requests for a time; started ones are answered (KIP-219)."""
         if self._is_ending:
             return
         ends_s = self._loop.time() + delay_s
@@ -380,7 +381,7 @@ class Connection(asyncio.BufferedProtocol):
         self._flow()
 
     def unmute(self) -> None:
-        """Go on before the time is over."""
+        """End the pause early."""
         if self.state is _MUTED:
             self._move(_SERVING)
             self.on_progress()
@@ -403,7 +404,7 @@ class Connection(asyncio.BufferedProtocol):
         return f"{self.client_address} on listener {self.listener}"
 
     def refuse(self, delay_s: float, answer: list[Bytes]) -> None:
-        """Handle nothing more; send an answer and close after the delay."""
+        """Handle no further request; send a response and close after the delay."""
         if self._is_ending:
             return
         self._stop(_REFUSING, self._loop.call_later(delay_s, self._send_last, answer))
@@ -425,7 +426,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writer.stop()
 
     def close(self) -> None:
-        """Close after what was already given to the socket has been sent."""
+        """Close after the bytes already given to the socket have been sent."""
         if self.state is not _CLOSED:
             self._stop(_CLOSING)
             if self._transport is not None:

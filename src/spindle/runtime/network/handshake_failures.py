@@ -1,4 +1,4 @@
-"""Say why the TLS handshake of a client has failed: what the client sent, and what to check."""
+"""The reason of a failed TLS handshake of a client, and what to check."""
 
 import ssl
 
@@ -10,7 +10,7 @@ from spindle.client.security.tls_failures import (
 
 
 def why_failed(error: Exception) -> str:
-    """Return the reason of a failed handshake, to follow the name of the client."""
+    """Return the reason of a failed handshake, for a sentence after the name of the client."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             f"its certificate is not accepted ({error.verify_message}): check it and "

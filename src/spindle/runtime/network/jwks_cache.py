@@ -25,8 +25,8 @@ ids."""
 class KeySet:
     """The newest key set of one source.
 
-    A set that cannot be read does not replace the one before. Until the first one is read, tokens
-    are refused.
+    If the set cannot be read, the previous one stays. Until the first set is read, tokens are
+    refused.
 
     Args:
         read: reads a key set on a thread.
@@ -53,7 +53,7 @@ class KeySet:
     async def start(self) -> None:
         """Read the set for the first time.
 
-        A server that does not answer is tried again later, so that a cluster can start without it.
+        If the server does not respond, try again later, so that a cluster can start without it.
 
         Raises:
             ConfigError: the set is a file that cannot be used.
@@ -70,7 +70,7 @@ class KeySet:
         await background.end(self._task)
 
     def claims(self, token: str) -> dict[str, Any]:
-        """Return the claims of a token; a key that is not known makes the set be read again.
+        """Return the claims of a token; if its key is unknown, read the set again.
 
         Raises:
             TokenRefused: the signature of the token cannot be verified, or is wrong.
@@ -115,7 +115,7 @@ class KeySets:
         self._sets: dict[KeySetSource, KeySet] = {}
 
     def of(self, source: KeySetSource) -> KeySet:
-        """Return the key set of a source, which `start` reads."""
+        """Return the key set of a source, not read yet; see `start`."""
         if source not in self._sets:
             self._sets[source] = KeySet(source, self._random)
         return self._sets[source]

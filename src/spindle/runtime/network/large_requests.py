@@ -1,8 +1,8 @@
 """Requests with very many elements are decoded and encoded on a thread, a few at a time.
 
-On the event loop, a request with a million elements would delay all clients for seconds. On a
-thread it only takes a share of the interpreter. The bytes of the requests that are under way at the
-same time are limited, because their objects are many times larger; the other requests wait.
+On the event loop, a request with a million elements would delay all clients for seconds. A thread
+shares the interpreter with the loop. The bytes of the requests that are decoded at the same time
+are limited, because their objects are many times larger; the other requests wait.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _PACED_ELEMENTS: Final = 1_000_000
 _FEW_ELEMENTS: Final = 30_000
 _COSTLY: Final = frozenset(
     (
-        ApiKey.OFFSET_COMMIT,  # long before, its records would not fit into one batch
+        ApiKey.OFFSET_COMMIT,  # a request with fewer elements already exceeds one batch of records
         ApiKey.ALTER_CLIENT_QUOTAS,
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
     )
@@ -36,15 +36,15 @@ _PACED: Final = frozenset(
         ApiKey.DESCRIBE_CONFIGS,
     )
 )
-"""APIs whose handlers pause to let other work of the event loop run."""
+"""APIs whose handlers pause for other work of the event loop."""
 _TOGETHER_BYTES: Final = 8 * 1024 * 1024
 
 T = TypeVar("T")
 
 
 def max_elements(api_key: int) -> int:
-    """Return how many elements a request may have; fewer if its handler does not pause."""
-    # AlterPartition comes from brokers only, with the ISRs of all their partitions at once.
+    """Return the maximum number of elements of a request; lower if its handler does not pause."""
+    # Only brokers send AlterPartition, with the ISRs of all their partitions.
     if api_key in _PACED or api_key == ApiKey.ALTER_PARTITION:
         return _PACED_ELEMENTS
     return _FEW_ELEMENTS if api_key in _COSTLY else _MAX_ELEMENTS
@@ -64,7 +64,7 @@ class LargeRequests:
     async def turn(self, size_bytes: int) -> AsyncIterator[None]:
         """Wait, in order of arrival, until a request of this size may be decoded.
 
-        A request that is larger than the limit is handled alone.
+        A request above the limit is handled alone.
         """
         if self._waiting or not self._has_room(size_bytes):
             promise: asyncio.Future[None] = self._loop.create_future()

@@ -55,9 +55,9 @@ class Listener:
 
 
 async def bind(listener: Listener, listen: Listen, buffers: SocketBuffers) -> None:
-    """Bind the socket. With port 0, the listener then has the port that the system chose.
+    """Bind the socket. If the port is 0, the listener then has the port that the system chose.
 
-    Connections inherit `buffers`, also those that come before `open`.
+    Connections inherit `buffers`, also those that arrive before `open`.
 
     Raises:
         ConfigError: the address cannot be bound.

@@ -1,4 +1,4 @@
-"""The TLS side of a listener: key and rules for new connections, and who a client is."""
+"""TLS of a listener: keys and settings for new connections, and the principals of clients."""
 
 import logging
 import ssl
@@ -22,7 +22,7 @@ _MAX_NAME: Final = 32_767
 
 
 class ListenerTls:
-    """Secures the connections of one listener. Open ones keep what they began with."""
+    """Secures the connections of one listener. Open connections keep their keys."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ListenerTls:
         return self._tls.loaded
 
     def secured(self, connection: Connection) -> TlsTransport:
-        """Return the protocol of the socket of a new connection."""
+        """Return the asyncio protocol for the socket of a new connection."""
         loaded = self.loaded
         return TlsTransport(
             connection,

@@ -1,4 +1,4 @@
-"""The users of PLAIN on a listener, by the newest metadata: a changed list counts at once."""
+"""The users of PLAIN on a listener; a change in the metadata applies at once."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -48,7 +48,7 @@ class PlainLogins:
         try:
             users = users_of_plain(ListenerConfig(self._config, self._listener, self._dynamic))
         except ConfigError as error:
-            # A controller stores what no broker has checked.
+            # A controller stores values that no broker has checked.
             log.error("the users of PLAIN stay as they are: %s", error)
             return
         if users != self._users:

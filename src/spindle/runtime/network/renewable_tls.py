@@ -14,19 +14,19 @@ from spindle.runtime.network.tls_source import LoadedTls, TlsSource, tls_source
 log = logging.getLogger(__name__)
 
 _RETRY_S: Final = 60.0
-"""Pause until a source that was refused is tried again: its files may be readable by then."""
+"""Pause before a refused source is tried again: its files may be readable by then."""
 
 
 class RenewableTls:
-    """The TLS of a listener, or of the metrics.
+    """TLS of a listener, or of the metrics.
 
     Args:
         listener: the name for which its keys are configured.
-        wall_clock_ms: the time at which certificates must be valid.
+        wall_clock_ms: returns the time at which certificates must be valid.
 
     Attributes:
-        loaded: what new connections use.
-        on_renewed: called with what new connections use from then on.
+        loaded: keys and settings of new connections.
+        on_renewed: called with the keys and settings of new connections.
 
     Raises:
         ConfigError: the key is missing, or a store or a value cannot be used.
@@ -49,10 +49,10 @@ class RenewableTls:
         return tls_source(self._config, self.listener).load()
 
     async def check(self, dynamic: Mapping[str, str], reads: StoreReads) -> None:
-        """Refuse dynamic values with which the server could not go on.
+        """Refuse dynamic values that the server could not use.
 
         Args:
-            reads: those that may hang, because a request may name any path.
+            reads: the reads of stores, which may hang, because a request may name any path.
 
         Raises:
             ConfigError: a store or a value cannot be used, or the new certificate is for another
@@ -64,7 +64,7 @@ class RenewableTls:
             await reads.read(loaded.check_follows, self.loaded)
 
     async def renew(self, dynamic: Mapping[str, str], *, may_rename: bool) -> None:
-        """Take into use what has changed; what cannot be used is logged once.
+        """Use changed keys and files; log once those that cannot be used.
 
         Args:
             may_rename: a new certificate may be for another name than the present one.

@@ -1,8 +1,8 @@
-"""Limits of all connections of a broker, or of a controller, together.
+"""Limits shared by all connections of a broker, or of a controller.
 
 A connection above the limit is closed at once. Bytes of requests that were read and are not
-answered count against `queued.max.request.bytes`. Above it, no connection is read until some of
-them are answered, except that a frame that has begun may be completed.
+answered count against `queued.max.request.bytes`. Above it, no connection is read until some
+requests are answered, except that a frame that has begun may be completed.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class RequestLimits:
         max_request_bytes: `socket.request.max.bytes`.
         max_idle_ms: `connections.max.idle.ms`; 0 or less for no limit.
         held_bytes: bytes of requests that were read, or are being read, and are not answered.
-        unsent: the answers that peers have not read.
+        unsent: the responses that peers have not read.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class RequestLimits:
         return limits
 
     def update(self, values: BrokerValues) -> None:
-        """Set the limits on connections to the present values; open connections stay open."""
+        """Apply the present limits on connections; open connections stay open."""
         self._max_connections = values.integer("max.connections")
         self._max_connections_per_ip = values.integer("max.connections.per.ip")
         self._per_ip_overrides = parse_address_limits(

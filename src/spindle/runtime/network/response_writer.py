@@ -1,7 +1,7 @@
 """Writes the responses of one connection in the order of its requests.
 
-A response comes whole, or a directory's thread sends it in parts, one job after another, whenever
-the client has taken all that was written before. The states and their legal moves are in
+A response is written as a whole, or a directory's thread sends it in parts, one job after another,
+whenever the client has read everything before. The states and their legal moves are in
 `LEGAL_MOVES`.
 """
 
@@ -26,18 +26,17 @@ Answer = list[Bytes] | None
 
 
 class Deferred(NamedTuple):
-    """An answer that comes later: `finish` makes the frame of the result of `result`, on the event
-    loop."""
+    """A later response: `finish` makes its frame from the result of `result`, on the event loop."""
 
     result: Awaitable[Any]
     finish: Callable[[Any], Answer]
     is_alone: bool = False
-    """True if no later request is started before it is answered, not even if both are produce
+    """True if no later request may start before it is answered, not even if both are produce
     requests."""
 
 
 class PendingAnswer:
-    """A request that was started, and whose answer is not written."""
+    """A request that was started and whose response is not written yet."""
 
     __slots__ = ("answer", "is_done", "is_produce", "promise", "size_bytes")
 
@@ -79,7 +78,7 @@ class ResponseOwner(Protocol):
         ...
 
     def on_progress(self) -> None:
-        """Go on after a part of a response was written; the response may now be complete."""
+        """Continue after a part of a response was written; the response may now be complete."""
         ...
 
     def abort_sending(self, error: object) -> None:
@@ -88,7 +87,7 @@ class ResponseOwner(Protocol):
 
 
 class _NoOwner:
-    """In place of a connection that has ended: a reference to it would keep it in memory."""
+    """Replaces a connection that has ended: a reference to it would keep it in memory."""
 
     def on_sent(self, sent_bytes: int) -> None: ...
     def on_progress(self) -> None: ...
@@ -99,7 +98,7 @@ _NO_OWNER: Final = _NoOwner()
 
 
 class ResponseWriter:
-    """The queue of responses, and the bytes that the client has not taken.
+    """The queue of responses, and the bytes that the client has not read.
 
     Args:
         owner: the connection.
@@ -107,8 +106,8 @@ class ResponseWriter:
 
     Attributes:
         state: see `WriterState`.
-        pending: the requests that were started, in their order.
-        client_keeps_up: the last large response was taken.
+        pending: the started requests, in their order.
+        client_keeps_up: the client has read the last large response.
     """
 
     __slots__ = (
@@ -150,13 +149,13 @@ class ResponseWriter:
 
     @staticmethod
     def _limit_writes(transport: asyncio.Transport) -> None:
-        """Have the transport report when more than a few bytes are unsent, and when none are."""
+        """Set the limits at which the transport reports unsent bytes: a few bytes, and none."""
         transport.set_write_buffer_limits(high=MAX_UNCOUNTED_BYTES, low=0)
 
     # -- the order of responses
 
     def may_start(self, *, is_produce: bool) -> bool:
-        """Return True if the next request may be started: a produce request beside other ones."""
+        """Return True if the next request may start: none or only produce requests are pending."""
         if self.state is not _READY:
             return False
         pending = self.pending
@@ -165,7 +164,7 @@ class ResponseWriter:
         )
 
     def add(self, answer: Answer, *, is_produce: bool) -> None:
-        """Write the answer to the newest request in its turn."""
+        """Write the response to the newest request in its turn."""
         if not self.pending:
             self.write(answer)
             return
@@ -174,7 +173,7 @@ class ResponseWriter:
         self.pending.append(done)
 
     def start(self, *, is_produce: bool, size_bytes: int) -> PendingAnswer:
-        """Keep the place of an answer that comes later."""
+        """Reserve the place of a later response."""
         pending = PendingAnswer(is_produce, size_bytes)
         self._pipelined_bytes += size_bytes
         self.pending.append(pending)
@@ -185,7 +184,7 @@ class ResponseWriter:
         self._pipelined_bytes -= pending.size_bytes
 
     def complete(self, pending: PendingAnswer, answer: Answer) -> None:
-        """Write an answer of `start` in its turn, and those that wait for it."""
+        """Write the response to a request of `start` in its turn, and those that wait for it."""
         pending.is_done, pending.answer = True, answer
         self._loan = None  # its job is done
         queue = self.pending
@@ -193,7 +192,7 @@ class ResponseWriter:
             self.write(queue.popleft().answer)
 
     def write(self, answer: Answer) -> None:
-        """Give a response, or a part of one, to the transport."""
+        """Pass a response, or a part of one, to the transport."""
         transport = self._transport
         if not answer or transport is None:
             return
@@ -214,17 +213,17 @@ class ResponseWriter:
 
     @property
     def is_full(self) -> bool:
-        """True if the client has to take bytes before anything is written."""
+        """True if the client must read before more is written."""
         return self.state is _FULL or self.state is _STREAMING
 
     def pause(self) -> None:
-        """Write nothing until `resume`: the transport has bytes left."""
+        """Write nothing until `resume`: the transport has unsent bytes."""
         if self.state is _READY:
             self._move(_FULL)
         self.count()
 
     def resume(self) -> None:
-        """Go on: the transport has sent everything."""
+        """Continue: the transport has sent everything."""
         self.count()
         self.client_keeps_up = True
         if self.state is _FULL:
@@ -233,9 +232,9 @@ class ResponseWriter:
             self._start_job()
 
     def count(self) -> bool:
-        """Count the bytes in memory of the transport and the response; return True if changed.
+        """Count the bytes in memory of transport and response; return True after a change.
 
-        A piece that was given to the transport stays in memory until all of it is sent.
+        A piece passed to the transport stays in memory until all of it is sent.
         """
         left = 0 if self._transport is None else self._transport.get_write_buffer_size()
         before, self._left_bytes = self._left_bytes, left
@@ -249,7 +248,7 @@ class ResponseWriter:
         return left != before
 
     def end(self) -> None:
-        """End the connection, because its client takes nothing while others wait for memory."""
+        """End the connection, because its client reads nothing while others wait for memory."""
         self._owner.abort_sending(
             f"it has not read {self._unsent_bytes} bytes, and memory is scarce"
         )
@@ -257,7 +256,7 @@ class ResponseWriter:
     # -- a response that a directory's thread sends
 
     def borrow_socket(self) -> Borrowed | None:
-        """Lend the socket for one job, if nothing else has to be sent before."""
+        """Lend the socket for one job, if nothing has to be sent before."""
         transport = self._transport
         if transport is None or len(self.pending) > 1:
             return None
@@ -268,7 +267,7 @@ class ResponseWriter:
         return self._loan
 
     def stream(self, sent: PartialResponse) -> list[Bytes]:
-        """Take the rest of a response, if there is one; return what is to be written before it."""
+        """Keep the rest of a response, if there is one; return the bytes to write before it."""
         if sent.rest is not None and self._transport is not None:
             self._rest = sent.rest
             self._move(_STREAMING)
@@ -276,7 +275,7 @@ class ResponseWriter:
         return sent.next
 
     def _start_job(self) -> None:
-        """Have the thread send the next part, if the client has taken the one before."""
+        """Start the job for the next part, if the client has read the previous one."""
         self.count()
         transport, rest = self._transport, self._rest
         if transport is None or rest is None or transport.get_write_buffer_size():
@@ -311,7 +310,7 @@ class ResponseWriter:
     # -- the end
 
     def stop(self) -> None:
-        """Write nothing more; the connection is closing."""
+        """Stop writing; the connection is closing."""
         self._move(_STOPPED)
         self._transport = None
 

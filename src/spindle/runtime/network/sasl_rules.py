@@ -1,4 +1,4 @@
-"""The mechanisms of a listener: its settings together with the credentials in the metadata."""
+"""The SASL mechanisms of a listener, from its settings and the credentials in the metadata."""
 
 import logging
 from collections.abc import Callable
@@ -37,15 +37,15 @@ def sasl_rules(
     key_sets: KeySets,
     unauthenticated: UnauthenticatedConnections,
 ) -> SaslRules | None:
-    """Return how a listener authenticates, None if it has no SASL.
+    """Return the SASL rules of a listener, None if it has no SASL.
 
     Args:
         config: the configuration of the node, whose listeners were checked.
-        endpoint: that of the listener.
+        endpoint: the listener's address.
         image: returns the newest metadata of this node.
         now_ms: Unix time.
-        key_sets: those of the node; the listener adds its own.
-        unauthenticated: those of the node.
+        key_sets: the key sets of the node; the listener adds its own.
+        unauthenticated: the node's connections without a login.
     """
     if not SecurityProtocol(endpoint.security_protocol).has_sasl:
         return None
@@ -82,7 +82,7 @@ def sasl_rules(
 def _validation(
     listener: str, settings: SaslSettings, now_ms: Callable[[], int], key_sets: KeySets
 ) -> ValidateToken:
-    """Return how the tokens of OAUTHBEARER are checked."""
+    """Return the function that checks tokens of OAUTHBEARER."""
     tokens = settings.tokens
     if isinstance(tokens, SignedTokens):
         keys, rules = key_sets.of(tokens.keys), tokens.rules
@@ -103,7 +103,7 @@ def _tokens(
     image: Callable[[], MetadataImage],
     now_ms: Callable[[], int],
 ) -> TokenOf:
-    """Return how delegation tokens are found (KIP-48)."""
+    """Return the function that looks up delegation tokens (KIP-48)."""
     secret = config.delegation_token_secret
     if secret is None:
         return lambda token_id: None

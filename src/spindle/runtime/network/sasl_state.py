@@ -1,8 +1,8 @@
-"""The SASL state of one connection: which requests it may send, and who it is (KIP-43, KIP-368).
+"""The SASL state of one connection: its permitted requests and its principal (KIP-43, KIP-368).
 
 A connection may send ApiVersions once, then SaslHandshake, then the messages of the mechanism: as
 SaslAuthenticate requests after SaslHandshake version 1, as frames without headers after version 0.
-Nothing here does I/O or knows the time.
+The module does no I/O and reads no clock.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,15 +39,15 @@ _MIN_PAUSE_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class SaslRules:
-    """How a listener authenticates.
+    """The SASL settings of a listener.
 
     Attributes:
-        mechanisms: those that clients may use, by name.
-        max_reauth_ms: longest session by mechanism (`connections.max.reauth.ms`); 0 for no limit.
+        mechanisms: the enabled mechanisms, by name.
+        max_reauth_ms: maximum session by mechanism (`connections.max.reauth.ms`); 0 for no limit.
         max_receive_bytes: `sasl.server.max.receive.size`.
         failure_delay_s: `connection.failed.authentication.delay.ms`.
-        now_ms: Unix time, for credentials that end.
-        unauthenticated: those of the node, whose memory is limited.
+        now_ms: Unix time, for credentials that expire.
+        unauthenticated: the node's connections without a login, whose memory is limited.
     """
 
     mechanisms: Mapping[str, SaslMechanism]
@@ -59,11 +59,11 @@ class SaslRules:
 
 
 class LoginFailed(Exception):
-    """The connection has to end. The text is for the log of this node.
+    """The connection must end. The text is for the log of this node.
 
     Attributes:
-        answer: what is sent to the client, after the delay; empty for nothing.
-        user: the name that the client gave, "" if it gave none.
+        answer: the response, sent after the delay; empty for none.
+        user: the name that the client sent, "" without one.
         mechanism: "" if none was chosen.
     """
 
@@ -84,7 +84,7 @@ class SaslSession(NamedTuple):
     """The session of a connection that has authenticated.
 
     Attributes:
-        lifetime_ms: the client has to authenticate again within that time; 0 if it need not.
+        lifetime_ms: the client must authenticate again within this time; 0 for no limit.
         expires_s: the end by the monotonic clock of `SaslState.respond`; infinite without an end.
     """
 
@@ -128,14 +128,14 @@ class SaslState:
         return self.is_complete and self.session is not None and self.session.expires_s == inf
 
     def respond(self, frame: Bytes, now_s: float) -> list[Bytes] | None:
-        """Return the answer to a request, or None for one that is served as any other.
+        """Return the response to a request of the login, or None for an ordinary request.
 
         Args:
             now_s: the time of a monotonic clock.
 
         Raises:
-            LoginFailed: the connection has to end after a delay.
-            SessionExpired, ProtocolViolation: it has to end at once.
+            LoginFailed: the connection must end after a delay.
+            SessionExpired, ProtocolViolation: it must end at once.
         """
         if self._state is _State.COMPLETE:
             return self._respond_to_session(frame, now_s)
@@ -211,10 +211,10 @@ class SaslState:
         return _answer(header, response)
 
     def _advance(self, message: bytes, now_s: float) -> bytes:
-        """Return the mechanism's answer to a message; note the session where it is the last.
+        """Return the mechanism's response to a message; start the session with the last one.
 
         Raises:
-            LoginRefused: the client did not prove who it is, or is not who it was before.
+            LoginRefused: the client did not prove its identity, or its principal has changed.
         """
         before = self.session
         if before is not None and before.mechanism != self._mechanism:
@@ -286,7 +286,7 @@ def _unexpected(header: RequestHeader, phase: str) -> str:
 
 
 def _illegal_state(header: RequestHeader, text: str) -> list[Bytes]:
-    """Return the answer ILLEGAL_SASL_STATE; empty if the answer has no error code of its own."""
+    """Return a response with ILLEGAL_SASL_STATE; empty if the response has no error code."""
     api = APIS[header.api_key]
     if not api.first_version <= header.api_version <= api.last_version:
         return []

@@ -1,4 +1,4 @@
-"""The bytes of answers that wait for their clients, by connection."""
+"""The unsent bytes of responses, by connection."""
 
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -9,19 +9,19 @@ _MAX_S: Final = 10.0
 
 
 class Sender(Protocol):
-    """The answers of one connection."""
+    """The responses of one connection."""
 
     def count(self) -> bool:
-        """Note the bytes anew; return True if they have changed."""
+        """Count the bytes again; return True if the count has changed."""
         ...
 
     def end(self) -> None:
-        """End the connection, because its client takes nothing while others wait for memory."""
+        """End the connection, because its client reads nothing while others wait for memory."""
         ...
 
 
 class SendBacklog:
-    """Counts the bytes. See `serving.fetch.fetch_memory.UnsentMemory`.
+    """Counts the unsent bytes. See `serving.fetch.fetch_memory.UnsentMemory`.
 
     Args:
         clock_s: the time of the event loop.
@@ -36,7 +36,7 @@ class SendBacklog:
         self._counted_s = 0.0
 
     def note(self, sender: Sender, count: int) -> None:
-        """Note how many bytes of a connection are unsent."""
+        """Record the unsent bytes of a connection."""
         before = self._bytes.get(sender, 0)
         if count == before:
             return
@@ -50,7 +50,7 @@ class SendBacklog:
             self.on_decrease()
 
     def make_room(self) -> None:
-        """Count anew, and end connections whose clients have taken nothing for long."""
+        """Count again, and end connections whose clients have read nothing for long."""
         now_s = self._clock_s()
         if now_s - self._counted_s < _RECOUNT_S:
             return

@@ -1,8 +1,8 @@
 """A duplicated client socket on which an I/O thread sends one response with sendfile().
 
 The thread uses a duplicate of the descriptor: the loop may close the connection at any time, and
-another client's connection would then get the number. The duplicate is closed by the side that
-takes it: the thread at the end of its job, or the loop to end the loan.
+another client's connection could then get the same number. One side takes and closes the duplicate:
+the thread at the end of its job, or the loop to end the loan.
 """
 
 import os
@@ -17,19 +17,19 @@ from spindle.serving.fetch.sendfile_response import SocketWait
 
 CAN_SEND_FILES: Final = sys.platform == "linux"
 _MAX_LOANS: Final = 64
-"""Loans of the process at a time: `open_files` leaves that many descriptors beside those of files
-and connections. A thread that has to wait for a descriptor must not wait for loans behind it."""
+"""Maximum number of loans of the process: `open_files` reserves this many descriptors. A thread
+that waits for a descriptor must not wait for later loans."""
 _permits: Final = [None] * _MAX_LOANS
-"""One for each loan that may still be made; `pop` and `append` are safe in any thread."""
+"""One entry for each loan that is still possible; `pop` and `append` are thread-safe."""
 _RESERVED: Final = 16
-"""Duplicates kept free for clients that read what they are sent."""
+"""Duplicates reserved for clients that read their responses."""
 
 
 class SendfileSocket:
     """See `serving.fetch.sendfile_response.BorrowedSocket`.
 
     Args:
-        may_wait: the loan goes on after a `send` that finds the socket full.
+        may_wait: the loan continues after a `send` to a full socket.
     """
 
     __slots__ = ("_kept", "_may_wait", "_sockets", "descriptor")
@@ -78,7 +78,7 @@ class SendfileSocket:
 
 
 class SocketUnavailable:
-    """Stands for a borrowed socket while none can be lent: the next piece is then read instead.
+    """Replaces a borrowed socket while none can be lent: the next piece is then read instead.
 
     See `serving.fetch.sendfile_response.BorrowedSocket`.
     """
@@ -90,7 +90,7 @@ class SocketUnavailable:
         self._uses = [None]
 
     def end(self) -> None:
-        """There is nothing to end."""
+        """Do nothing."""
 
     def take_back(self) -> bool:
         try:
@@ -132,8 +132,8 @@ def _send_at_once(taken: socket.SocketType, parts: AnswerParts) -> SocketWait:
             is_full = True
             break
         except OSError:
-            # The disk's or the socket's? The next piece is read, which asks only the disk, and is
-            # then handed to the connection, which asks only the socket.
+            # The error may come from the disk or the socket. Read the next piece, which uses only
+            # the disk, and pass it to the connection, which uses only the socket.
             break
         if not count:  # the file has ended
             break
@@ -148,11 +148,10 @@ def loans_left() -> int:
 
 
 def lend_socket(transport: Any, *, may_wait: bool = False) -> Borrowed | None:
-    """Return a loan of the transport's socket; None if its bytes must go through the transport.
+    """Return a loan of the transport's socket; None with TLS or without a socket.
 
-    That is so for TLS and for transports that are no sockets. While no descriptor is free, and
-    while there are 64 loans, the loan has no socket. With `may_wait` a job may wait until the
-    socket has room again: for a client that has taken its last answers.
+    While no descriptor is free or there are 64 loans, the loan has no socket. With `may_wait` a job
+    may wait until the socket is writable again: for a client that has read its last responses.
     """
     if not CAN_SEND_FILES or transport.get_extra_info("sslcontext") is not None:
         return None
@@ -161,7 +160,7 @@ def lend_socket(transport: Any, *, may_wait: bool = False) -> Borrowed | None:
         return None
     if not _permits:
         return SocketUnavailable()
-    _permits.pop()  # only the event loop takes one
+    _permits.pop()  # only the event loop removes entries
     try:
         return SendfileSocket(_duplicate(own), may_wait=may_wait)
     except OSError:
@@ -170,9 +169,7 @@ def lend_socket(transport: Any, *, may_wait: bool = False) -> Borrowed | None:
 
 
 def shut_down(transport: Any) -> None:
-    """Show the client the end of a connection, although a thread may hold a duplicate of its
-    socket, and may hang with it.
-    """
+    """Shut the connection down, even if a thread that hangs holds a duplicate of its socket."""
     own = transport.get_extra_info("socket")
     if own is not None:
         with suppress(OSError), closing(_duplicate(own)) as copy:

@@ -1,7 +1,7 @@
-"""The request server of one listener: limits, dispatch to handlers, answers.
+"""The request server of one listener: limits, dispatch to handlers, responses.
 
 A handler is a function `(context, request) -> response`, or one that returns an awaitable of the
-response. `None` means no answer (produce with acks=0). A listener serves the APIs in its handler
+response. `None` means no response (produce with acks=0). A listener serves the APIs in its handler
 table; it neither advertises nor accepts any other API.
 """
 
@@ -37,9 +37,9 @@ log = logging.getLogger(__name__)
 
 _IDLE_SWEEP_S: Final = 30.0
 _LAST_ANSWERS_S: Final = 0.1
-"""Time that a closing server gives its peers to read their answers."""
+"""Time that a closing server gives its peers to read their responses."""
 _LOGIN_S: Final = 60.0
-"""Time that a connection has for its first authentication."""
+"""Time limit of a connection's first authentication."""
 _BACKLOG: Final = 512
 
 
@@ -73,7 +73,7 @@ class RequestServer:
     # -- life
 
     async def open(self) -> None:
-        """Start to accept, and serve the connections that have arrived since `bind`."""
+        """Accept connections, and serve those that have arrived since `bind`."""
         listener = self._listener
         assert listener.socket is not None
         self._server = await self._loop.create_server(
@@ -119,8 +119,7 @@ class RequestServer:
         return True
 
     def _limit_rate(self, connection: Connection) -> None:
-        """Keep a connection that exceeds the rate open and unread for a while, then close it
-        (KIP-612)."""
+        """Keep a connection above the rate open and unread for a while, then close it (KIP-612)."""
         wait_s = self._quotas.charge_connection(connection.client_address) / 1000
         if wait_s:
             self._metrics.connections_refused += 1
@@ -153,7 +152,7 @@ class RequestServer:
                 self._logins.failed(connection.client_address, reason, is_again=False)
                 connection.abort()
             elif connection.is_idle_since(oldest):
-                # Abort it, because a peer that does not read would keep it open for ever.
+                # Abort it, because a peer that does not read would keep it open forever.
                 connection.abort()
         self._schedule_sweep()
 
@@ -168,7 +167,7 @@ class RequestServer:
     def _throttle(
         self, connection: Connection, context: RequestContext, frame_bytes: int, response: Response
     ) -> None:
-        """Answer at once with the throttle time, and mute the connection meanwhile (KIP-219)."""
+        """Respond at once with the throttle time, and mute the connection meanwhile (KIP-219)."""
         if context.api_key == PRODUCE:
             is_answered = response is not None
             wait_ms = self._quotas.charge_produce(context, frame_bytes, is_answered=is_answered)
@@ -185,7 +184,7 @@ class RequestServer:
     def _throttled(
         self, connection: Connection, context: RequestContext, frame_bytes: int, response: Response
     ) -> Answer:
-        """Return the answer with its throttle time, which includes the time to encode it."""
+        """Return the encoded response with its throttle time, which counts the encoding."""
         started_s = perf_counter()
         self._throttle(connection, context, frame_bytes, response)
         frame = answer(context, response)
@@ -199,10 +198,10 @@ class RequestServer:
     # -- authentication
 
     def _authenticate(self, connection: Connection, sasl: SaslState, frame: Bytes) -> Answer:
-        """Answer a request of an authentication.
+        """Handle a request of an authentication.
 
         Returns:
-            The answer; empty if there is none now; None for a request that is served as others are.
+            The response; empty if it comes later; None for an ordinary request.
         """
         previous = sasl.session
         try:
@@ -272,8 +271,8 @@ class RequestServer:
             request = read_request(api_key, version, frame, header.body, INLINE_ELEMENTS)
         except TooManyElements:
             context = self._context(connection, header)
-            # No other request is started meanwhile, so that its place among the connection's
-            # appends stays.
+            # No other request is started meanwhile, so that the order of the connection's appends
+            # stays.
             return Deferred(self._serve_large(connection, context, frame, header.body), _same, True)
         if api_key == API_VERSIONS:
             assert isinstance(request, ApiVersionsRequest)
@@ -343,7 +342,7 @@ class RequestServer:
             return parts
 
     def _unknown_api_versions(self, correlation_id: int) -> Answer:
-        """Answer error 35 in the oldest version, so that the client can ask again (KIP-511)."""
+        """Respond with error 35 in the oldest version, so that the client can retry (KIP-511)."""
         api = APIS[API_VERSIONS]
         response = ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,

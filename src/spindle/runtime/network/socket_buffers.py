@@ -6,21 +6,21 @@ from typing import Any, Final, NamedTuple
 from spindle.config.node_config import NodeConfig
 
 _SEND_BYTES: Final = 208 * 1024
-"""Unless the file says otherwise. Linux doubles it, and lets every process set so much. A larger
-buffer, such as Linux grows itself, costs a consumer on a quick network a tenth of its rate,
+"""The default send buffer. Linux doubles it, and permits this size to every process. A larger
+buffer, as Linux grows it automatically, costs a consumer on a fast network a tenth of its rate,
 because records wait in it until they have left the processor's cache. Kafka's 100 KiB need twice as
-many turns of the thread that sends."""
+many calls of the sending thread."""
 
 
 class SocketBuffers(NamedTuple):
-    """Sizes in bytes; 0 leaves one to the system."""
+    """Sizes in bytes; 0 for the system's default."""
 
     send_bytes: int
     receive_bytes: int
 
     @classmethod
     def of(cls, config: NodeConfig) -> "SocketBuffers":
-        """Return the sizes that a property file asks for."""
+        """Return the sizes of a property file."""
         send_bytes = config.integer("socket.send.buffer.bytes")
         receive_bytes = config.integer("socket.receive.buffer.bytes")
         if "socket.send.buffer.bytes" not in config.static:
@@ -30,9 +30,9 @@ class SocketBuffers(NamedTuple):
         return cls(max(send_bytes, 0), max(receive_bytes, 0))
 
     def set_on(self, listening: Any) -> None:
-        """Give them to a listening socket; the connections that it accepts inherit them."""
+        """Set them on a listening socket; accepted connections inherit them."""
         if not isinstance(listening, socket.socket):
-            return  # of the simulation
+            return  # in the simulation
         if self.send_bytes:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_bytes)
         if self.receive_bytes:

@@ -1,6 +1,6 @@
 """The TLS of all servers of a node: read at the start, and again when keys or files change.
 
-Kafka reads a changed file when a request sets its name again. Here, files are also looked at every
+Kafka reads a changed file when a request sets its name again. Spindle also checks the files every
 few seconds, so that a tool that renews certificates needs no client of the cluster.
 """
 
@@ -32,7 +32,7 @@ class TlsListeners(MetadataPublisher):
     """The listeners of a node that have TLS, and its metrics; often none.
 
     Args:
-        wall_clock_ms: the time at which certificates must be valid.
+        wall_clock_ms: returns the time at which certificates must be valid.
         metrics: count failed handshakes.
 
     Raises:
@@ -48,7 +48,7 @@ class TlsListeners(MetadataPublisher):
         self._loop = asyncio.get_running_loop()
         self._dynamic: Mapping[str, str] = {}
         self._all: list[RenewableTls] = []
-        # A request may name any path, so its reads do not hold up those of the present stores.
+        # A request may name any path, so its reads must not delay those of the present stores.
         self._checks = StoreReads("the stores of listeners", max_late=_MAX_LATE_CHECKS)
         self._turn = asyncio.Lock()
         self._looks: asyncio.Task[None] | None = None
@@ -70,7 +70,7 @@ class TlsListeners(MetadataPublisher):
             self._listeners[listener] = ListenerTls(tls, handshakes, failures, self._metrics)
 
     def add(self, listener: str) -> "RenewableTls":
-        """Read the stores of one more server, and follow them.
+        """Read the stores of one more server, and watch them.
 
         Raises:
             ConfigError: the key is missing, or a store or a value cannot be used.
@@ -88,7 +88,7 @@ class TlsListeners(MetadataPublisher):
         return ListenerSecurity(protocol, self._listeners.get(endpoint.listener))
 
     def start(self) -> None:
-        """Begin to look at the files."""
+        """Begin to watch the files."""
         if self._all:
             self._looks = background.run_forever(
                 self._look, "renewed certificates", delay_s=_PAUSE_S
@@ -98,7 +98,7 @@ class TlsListeners(MetadataPublisher):
         await background.end(self._looks, *self._renewals)
 
     async def check(self, dynamic: Mapping[str, str]) -> None:
-        """Refuse dynamic values with which a listener could not go on.
+        """Refuse dynamic values that a listener could not use.
 
         Raises:
             ConfigError: a store or a value cannot be used, or the new certificate is for another
@@ -124,7 +124,7 @@ class TlsListeners(MetadataPublisher):
         await asyncio.sleep(_PAUSE_S)
 
     async def renew(self, *, may_rename: bool) -> None:
-        """Take into use what has changed; what cannot be used is logged once.
+        """Use changed keys and files; log once those that cannot be used.
 
         Args:
             may_rename: a new certificate may be for another name than the present one.

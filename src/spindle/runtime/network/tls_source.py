@@ -17,12 +17,12 @@ _LOCATIONS = ("ssl.keystore.location", "ssl.truststore.location")
 
 
 class TlsSource(NamedTuple):
-    """The keys of one listener, and the state of its files. Do not log it.
+    """The TLS keys of one listener, and the state of its files. Do not log it.
 
     Attributes:
         properties: the keys that begin with `ssl.`, without the prefix of the listener.
         is_between_brokers: brokers connect to each other here, as clients with the same keys.
-        stamps: those of the key store and the trust store.
+        stamps: the stamps of the key store and the trust store.
     """
 
     listener: str
@@ -47,14 +47,14 @@ class TlsSource(NamedTuple):
 
 
 class LoadedTls(NamedTuple):
-    """A source that can be used."""
+    """A source whose files were read."""
 
     source: TlsSource
     settings: ServerTlsSettings
     key: ServerKey
 
     def check_follows(self, former: "LoadedTls") -> None:
-        """Refuse a certificate that clients or brokers may refuse after the former one.
+        """Refuse a new certificate that clients or brokers may refuse.
 
         Raises:
             ConfigError: distinguished name or alternative names have changed, and the keys
@@ -75,7 +75,7 @@ class LoadedTls(NamedTuple):
                 "names of the present one; set ssl.allow.san.changes=true to allow that"
             )
         if self.source.is_between_brokers:
-            # Other brokers change theirs earlier or later.
+            # Other brokers change their certificates earlier or later.
             check_accepted(self.key, former.settings.tls)
             check_accepted(former.key, self.settings.tls)
 
@@ -93,7 +93,7 @@ class LoadedTls(NamedTuple):
 def tls_source(
     node: NodeConfig, listener: str, dynamic: Mapping[str, str] | None = None
 ) -> TlsSource:
-    """Return the present source of a listener. It looks at files, but does not read them."""
+    """Return the present source of a listener. It stats the files, but does not read them."""
     config = ListenerConfig(node, listener, dynamic)
     properties = {k: v for k, v in config.properties.items() if k.startswith("ssl.")}
     protocol = node.security_protocols.get(listener, SecurityProtocol.SSL)

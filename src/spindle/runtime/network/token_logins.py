@@ -24,8 +24,8 @@ _MAX_KEPT: Final = 10_000
 class TokenLogins:
     """The credentials of the tokens in the metadata, for one mechanism.
 
-    A credential takes milliseconds to compute, so it is kept after the first login. It follows from
-    the id alone; whether the token still exists is looked up for each login.
+    A credential takes milliseconds to compute, so it is cached at the first login. It depends on
+    the id alone; each login checks that the token still exists.
 
     Args:
         image: returns the newest metadata of this node.
@@ -46,7 +46,7 @@ class TokenLogins:
         self._kept: OrderedDict[str, ScramCredential] = OrderedDict()
 
     def credential(self, token_id: str) -> TokenCredential | None:
-        """Return the credential of a token, None if there is no such token or it is over."""
+        """Return the credential of a token, None if there is no such token or it has expired."""
         token = self._image().security.delegation_tokens.get(token_id)
         if token is None or token.is_expired(self._now_ms()):
             return None

@@ -1,6 +1,6 @@
 """The memory of connections that have not logged in, for all listeners of a node that need a login.
 
-A frame before the login is small, but anyone may begin one on each of very many connections.
+A frame before the login is small, but anyone may begin one on each of many connections.
 """
 
 import logging
@@ -20,12 +20,12 @@ class UnauthenticatedConnections:
     """Connections that have begun a frame and have not logged in. Belongs to one event loop.
 
     Args:
-        max_bytes: of all these connections. Beyond it, close the connection with the oldest
+        max_bytes: limit of all these connections. Above it, close the connection with the oldest
             unfinished frame: a real login takes a fraction of a second.
         steady_ms: a monotonic clock in milliseconds.
 
     Attributes:
-        held_bytes: the memory for what has come of their frames.
+        held_bytes: the memory of the received parts of their frames.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class UnauthenticatedConnections:
         if self._log_entries.allow("full"):
             log.warning(
                 "closing connections that have not logged in, the oldest first: their unfinished "
-                "requests take more than %d MiB; this one is of %s",
+                "requests use more than %d MiB; this one is of %s",
                 self._max_bytes // _MIB,
                 client,
             )

@@ -52,11 +52,11 @@ class PeerConnections:
         return PeerSecurity(listener, protocol, credentials.present)
 
     def controller_pool(self, client_id: str) -> PeerPool:
-        """Return connections to controllers, which see the client id."""
+        """Return connections to controllers, with a client id."""
         return PeerPool(client_id, self._timeout_s, self.to_controllers)
 
     def broker_pool(self, client_id: str) -> PeerPool:
-        """Return connections to brokers, which see the client id."""
+        """Return connections to brokers, with a client id."""
         return PeerPool(client_id, self._timeout_s, self.to_brokers)
 
     def broker_links(self, client_id: str, timeout_s: float) -> PeerLinks:

@@ -1,7 +1,7 @@
 """The credentials of a node for other nodes, from its configuration and the files that it names.
 
-Changed files, and dynamic values of `ssl.*`, count for the next connection. Keys of SASL are read
-at the start.
+Changed files, and dynamic values of `ssl.*`, apply to the next connection. Keys of SASL are read at
+the start.
 """
 
 import logging
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 _JAAS: Final = "sasl.jaas.config"
 _OF_MECHANISM: Final = (_JAAS, "sasl.login.callback.handler.class", "sasl.login.class")
-"""Keys that a node takes only with the names of a listener and a mechanism before them."""
+"""Keys that need the names of a listener and a mechanism as a prefix."""
 
 
 class _Source(NamedTuple):
@@ -86,7 +86,7 @@ class PeerCredentials:
             return self._loaded
 
     def _read(self, present: tuple[_Source, Credentials] | None) -> tuple[_Source, Credentials]:
-        """Return the source and what it gives; the present ones if nothing has changed."""
+        """Return the source and its credentials; the present ones if nothing has changed."""
         try:
             source = self._reads.read_blocking(self._find)
             if present is not None and present[0] == source:
@@ -99,7 +99,7 @@ class PeerCredentials:
             ) from None
 
     def _find(self) -> _Source:
-        """Look at the configuration and at the files, without reading them."""
+        """Return the present configuration and the stamps of the files, without reading these."""
         protocol = self._config.security_protocols[self._listener]
         at_start = ListenerConfig(self._config, self._listener)
         now = ListenerConfig(self._config, self._listener, self._dynamic())
@@ -115,7 +115,7 @@ class PeerCredentials:
 
 
 def _login(listener: ListenerConfig, mechanism_key: str) -> dict[str, str]:
-    """Return the keys of a client that logs in at this listener."""
+    """Return the client settings for a login at this listener."""
     mechanism = listener.text(mechanism_key)
     if mechanism not in MECHANISMS:
         known = ", ".join(MECHANISMS)

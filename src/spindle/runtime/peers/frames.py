@@ -1,4 +1,4 @@
-"""The client's end of a connection: frames out, answers in, in order."""
+"""The client's end of a connection: requests out, responses in, in order."""
 
 import asyncio
 from collections import deque
@@ -16,16 +16,16 @@ _MAX_UNREAD: Final = 16
 
 
 class ClosedHere(EOFError):
-    """This side has ended the connection."""
+    """This side has closed the connection."""
 
 
 class FrameStream(asyncio.BufferedProtocol):
-    """Frames of one connection, in the order in which they come."""
+    """Frames of one connection, in the order of their arrival."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._receiver = FrameReceiver(
-            _MAX_FRAME_BYTES, "the largest answer", _FIRST_ALLOCATION_BYTES
+            _MAX_FRAME_BYTES, "the maximum of a response", _FIRST_ALLOCATION_BYTES
         )
         self._unread: deque[memoryview] = deque()
         self._reader: Listener[memoryview] | None = None
@@ -47,9 +47,9 @@ class FrameStream(asyncio.BufferedProtocol):
         self._transport.writelines(parts)
 
     def read(self) -> Promise[memoryview]:
-        """Promise the next frame, without its size. For one reader at a time.
+        """Return a promise of the next frame, without its size. There is one reader at a time.
 
-        The promise fails with EOFError, OSError or ProtocolViolation if there will be none.
+        The promise fails with EOFError, OSError or ProtocolViolation if the connection ends.
         """
         promise: Promise[memoryview] = Promise(asyncio.get_running_loop())
         self.expect(promise.settle)
@@ -65,7 +65,7 @@ class FrameStream(asyncio.BufferedProtocol):
             self._reader = listener
 
     def close(self) -> None:
-        """End the connection; nothing more is read."""
+        """Close the connection; nothing more is read."""
         self._fail(ClosedHere("the connection was closed here"))
 
     # -- the transport's callbacks

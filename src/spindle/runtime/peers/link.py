@@ -1,4 +1,4 @@
-"""One connection to another node: look-up of its name, version negotiation, login, requests."""
+"""One connection to another node: name resolution, version negotiation, login, requests."""
 
 import asyncio
 import socket
@@ -47,7 +47,7 @@ class PeerLink:
 
     @property
     def is_busy(self) -> bool:
-        """True while an answer is awaited."""
+        """True while a request is open."""
         return self._state.in_flight > 0 or self._is_logging_in
 
     @property
@@ -66,7 +66,7 @@ class PeerLink:
         await self._negotiate()
         if self._security.has_logins:
             await self._log_in()
-            # A peer may tell less before the login than after it.
+            # A peer may name fewer versions before the login.
             self._state = ClientConnection(self._client_id)
             await self._negotiate()
 
@@ -84,7 +84,7 @@ class PeerLink:
             raise
 
     async def _log_in(self) -> None:
-        """Log in. SCRAM computes and tokens are asked for beside the event loop."""
+        """Log in. SCRAM's hashes and requests for tokens run beside the event loop."""
         # Imported here, because nodes without logins do not need it.
         from spindle.client.security.login import renewal_due_s
 
@@ -114,9 +114,10 @@ class PeerLink:
                     self._stream.write(parts)
 
     def request(self, message: Message, *, last_version: int | None = None) -> Promise[Message]:
-        """Promise the answer, in the newest version that both sides know, up to the last one.
+        """Return a promise of the response.
 
-        The promise fails with one of `LINK_ERRORS`.
+        The version is the newest that both sides know, up to the last one. The promise fails with
+        one of `LINK_ERRORS`.
         """
         promise: Promise[Message] = Promise(asyncio.get_running_loop())
         self.ask(message, promise.settle, last_version=last_version)
@@ -125,7 +126,7 @@ class PeerLink:
     def ask(
         self, message: Message, listener: Listener[Message], *, last_version: int | None = None
     ) -> None:
-        """Send a request, and call `listener` with its answer, as `request` promises it."""
+        """Send a request, and call `listener` with its response; see `request`."""
         try:
             _, parts = self._state.request(
                 message,
@@ -148,7 +149,8 @@ class PeerLink:
                 answer = self._answer_in(frame)
             except Exception as violation:  # noqa: BLE001 - raised where the answer is awaited
                 error = violation
-                # After an answer to no request, every later one would come one request too late.
+                # After an unexpected response, every later one would be assigned to the wrong
+                # request.
                 self.close()
         listener(answer, error)
 
@@ -164,7 +166,7 @@ class PeerLink:
 
 
 def _advance(course: "LoginFlow", answer: Message | None) -> "LoginRequest | int":
-    """Return the next request of a login, or at its end how long the session lives, in ms."""
+    """Return the next request of a login, or at its end the lifetime of the session in ms."""
     try:
         return next(course) if answer is None else course.send(answer)
     except StopIteration as end:
@@ -176,8 +178,8 @@ async def open_link(
 ) -> PeerLink:
     """Return a connection to the first address of the destination that accepts one.
 
-    The name is looked up first, as uvloop goes on looking when `open_connection` is cancelled and
-    leaves an error behind that is never retrieved.
+    The name is resolved first: uvloop does not stop the resolution when `open_connection` is
+    cancelled, and leaves an error that is never retrieved.
 
     Raises:
         one of `LINK_ERRORS`: there is no connection.

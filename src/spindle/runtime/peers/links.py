@@ -18,9 +18,9 @@ class PeerLinks:
     """`Peers` over TCP, with one open request per destination.
 
     Args:
-        client_id: what peers see as the name of this client.
+        client_id: the client id in the requests.
         timeout_s: a request without an answer fails after this time (`request.timeout.ms`).
-        security: that of the listener to connect to.
+        security: the security of the listener to connect to.
     """
 
     def __init__(

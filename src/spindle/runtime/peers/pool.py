@@ -1,7 +1,7 @@
-"""Connections for many requests at a time to the same node.
+"""Connections for many concurrent requests to the same node.
 
-Answers of a connection come in order, and one of them may wait for a commit. So each request has a
-connection for itself; connections are used again.
+The responses of a connection come in order, and one of them may wait for a commit. So each open
+request has its own connection; connections are reused.
 """
 
 import asyncio
@@ -35,10 +35,10 @@ class PeerPool:
     async def request(
         self, destination: Destination, message: Message, last_version: int | None = None
     ) -> Message:
-        """Send and wait for the answer.
+        """Send a request and return the response.
 
         Raises:
-            PeerUnavailable: no answer will come.
+            PeerUnavailable: there is no response.
             PeerLacksVersion: the peer serves no version of the request.
         """
         async with self._turns:
@@ -65,12 +65,12 @@ class PeerPool:
         return answer
 
     def close(self) -> None:
-        """Close the idle connections now, and each other one after its answer."""
+        """Close the idle connections now, and each other one after its response."""
         self._is_closed = True
         self.forget(None)
 
     def forget(self, kept: Destination | None) -> None:
-        """Close idle connections, but for those to `kept`."""
+        """Close idle connections, except those to `kept`."""
         for destination in [d for d in self._idle if d != kept]:
             for link in self._idle.pop(destination):
                 link.close()

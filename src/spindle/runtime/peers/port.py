@@ -1,4 +1,4 @@
-"""The port to other nodes: one request, one answer. `PeerLinks` and `PeerPool` are over TCP."""
+"""The port to other nodes: one request, one response. `PeerLinks` and `PeerPool` use TCP."""
 
 from collections.abc import Awaitable
 from typing import Protocol
@@ -9,7 +9,7 @@ from spindle.raft.ready import Destination
 
 
 class PeerUnavailable(Exception):
-    """A peer gave no answer: it cannot be reached, was too slow, or closed the connection."""
+    """A peer did not respond: it cannot be reached, was too slow, or closed the connection."""
 
 
 class PeerGone(PeerUnavailable):
@@ -17,18 +17,18 @@ class PeerGone(PeerUnavailable):
 
 
 class PeerLacksVersion(Exception):
-    """A peer knows no version of the request that could carry it."""
+    """The peer supports no version of the request that has all its fields."""
 
 
 class Peers(Protocol):
     """Connections to other nodes of the cluster."""
 
     def request(self, destination: Destination, message: Message) -> Awaitable[Message]:
-        """Send and wait for the answer.
+        """Send a request and return the response.
 
         Raises:
-            PeerUnavailable: no answer will come.
-            PeerLacksVersion: the peer cannot be asked that.
+            PeerUnavailable: there is no response.
+            PeerLacksVersion: the peer does not support the request.
         """
         ...
 
@@ -38,7 +38,7 @@ class Peers(Protocol):
 
 
 class PromptPeers(Peers, Protocol):
-    """Connections that deliver answers as soon as they arrive, without a turn of the loop."""
+    """Connections that deliver responses as they arrive, without an iteration of the event loop."""
 
     def request(self, destination: Destination, message: Message) -> Promise[Message]:
         """See `Peers`; the promise fails with what `Peers` raises."""

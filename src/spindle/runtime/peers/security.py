@@ -1,4 +1,4 @@
-"""The way of a node to one listener of other nodes: TLS, a login, and a log of refusals."""
+"""Connections of a node to one listener of other nodes: TLS, login, and a log of refusals."""
 
 import asyncio
 import logging
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _REPEAT_S: Final = 60.0
-"""A failure that lasts is logged again after this time."""
+"""A lasting failure is logged again after this time."""
 _CHANGE_S: Final = 1.0
-"""A failure with another reason than the one before is logged after this time."""
+"""A failure with a new reason is logged after this time."""
 
 
 class Credentials(NamedTuple):
     """The credentials of this node for other nodes.
 
     Attributes:
-        context: makes TLS connections; None without TLS.
-        logins: log in; None without SASL.
+        context: the TLS context; None without TLS.
+        logins: performs logins; None without SASL.
     """
 
     context: ssl.SSLContext | None = None
@@ -44,8 +44,8 @@ class PeerSecurity:
 
     Args:
         listener: the name of the listener, in upper case.
-        credentials: returns the present ones. It may read files, and is called beside the event
-            loop.
+        credentials: returns the present credentials. It may read files, and is called beside the
+            event loop.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class PeerSecurity:
         return TlsTransport(stream, context, self._handshakes, server_hostname=destination.host)
 
     def login_course(self) -> "LoginFlow":
-        """Return the course of a login. Files may be read and tokens asked for, which blocks.
+        """Return the steps of a login. It may read files and request tokens, which blocks.
 
         Raises:
             ConfigError, SaslFailed, ConnectionLost: see `LoginSource.flow`.
@@ -103,7 +103,7 @@ class PeerSecurity:
 
     @contextmanager
     def watching(self, destination: Destination) -> Iterator[None]:
-        """Log and name the failures of a connection that is being made, or of a renewed login.
+        """Log the failures of a connection attempt or a renewed login, and raise named errors.
 
         Raises:
             TlsFailed, SaslFailed: one side refused the other.
@@ -115,7 +115,7 @@ class PeerSecurity:
         try:
             yield
         except (ClosedHere, ConnectionRefusedError):
-            raise  # which says nothing of the security of the other node
+            raise  # which says nothing about the security of the other node
         except (
             AuthenticationFailed,
             ConfigError,
@@ -153,7 +153,7 @@ class PeerSecurity:
         self._logged[destination] = now_s, text
         log.log(
             logging.ERROR if isinstance(failure, AuthenticationFailed) else logging.WARNING,
-            "%s, listener %s (%s): %s; this node goes on trying",
+            "%s, listener %s (%s): %s; this node keeps trying",
             _name(destination),
             self._listener,
             self._protocol.name,

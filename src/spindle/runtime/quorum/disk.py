@@ -1,7 +1,7 @@
 """File work of the quorum, in rounds on the metadata directory's thread.
 
-The work of steps that are taken while a round runs becomes the next round, with a single flush for
-all of it. So appends are committed in groups without waiting for one another.
+The work of steps taken during a round becomes the next round, with a single flush. So appends are
+committed in groups without waiting for one another.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from spindle.raft.ready import (
 
 
 class InstalledSnapshot(NamedTuple):
-    """A fetched snapshot that is in place, or the reason why it is not."""
+    """A fetched snapshot that was installed, or the reason why it was not."""
 
     snapshot_id: OffsetAndEpoch
     info: SnapshotInfo | UnfitSnapshot
@@ -46,15 +46,15 @@ class SnapshotSlice(NamedTuple):
 
 
 FoundBytes: TypeAlias = Bytes | SnapshotSlice | None
-"""The bytes that were read for a reply; None for a snapshot that was removed meanwhile."""
+"""The bytes read for a reply; None for a snapshot that was removed meanwhile."""
 
 
 class Round(NamedTuple):
     """Steps whose file work is done.
 
     Attributes:
-        reads: what was read for replies, by the token of the request.
-        installed: a snapshot that took the place of the log, or was to.
+        reads: the bytes read for replies, by the token of the request.
+        installed: a snapshot that replaced the log, or was damaged.
     """
 
     readies: list[Ready]
@@ -63,13 +63,13 @@ class Round(NamedTuple):
 
 
 class DiskRounds:
-    """Does the file work of `Ready`s in their order.
+    """Runs the file work of `Ready`s in their order.
 
     Args:
         kraft_version: returns the present kraft.version, which decides the form of the quorum-state
             file.
-        on_done: gets each finished round, on the event loop.
-        on_error: gets the fault that ended the work.
+        on_done: called with each finished round, on the event loop.
+        on_error: called with the fault that ended the work.
     """
 
     def __init__(
@@ -95,14 +95,14 @@ class DiskRounds:
         self._idle: list[asyncio.Future[None]] = []
 
     def add(self, ready: Ready) -> None:
-        """Queue a step's work; it begins in the next turn of the event loop."""
+        """Queue a step's work; it begins in the next iteration of the event loop."""
         self._waiting.append(ready)
         if not self._is_due and not self._is_busy:
             self._is_due = True
             self._loop.call_soon(self._begin)
 
     def stop(self) -> None:
-        """Begin nothing more and report nothing more."""
+        """Start no further round, and report none."""
         self._is_stopped = True
         self._tell_idle()
 
@@ -193,7 +193,7 @@ class DiskRounds:
 
 
 def add_bytes(response: Message, read: ReadLog | ReadSnapshot, found: FoundBytes) -> None:
-    """Put what a round read for a reply into its response."""
+    """Add the bytes that a round has read to the response."""
     if isinstance(response, FetchResponse) and not isinstance(found, SnapshotSlice):
         response.responses[0].partitions[0].records = found
     elif isinstance(response, FetchSnapshotResponse) and isinstance(read, ReadSnapshot):

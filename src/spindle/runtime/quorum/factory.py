@@ -1,4 +1,4 @@
-"""Opens the local node's part of the metadata quorum from its configuration."""
+"""Opens the local member of the metadata quorum from the configuration."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -29,8 +29,8 @@ _BOOTSTRAP_FILES: Final = (
     f"{DIRECTORY_NAME}/{snapshot_file_name(BOOTSTRAP_SNAPSHOT_ID)}",
     "bootstrap.checkpoint",
 )
-"""Where formatted directories have the first records, of Kafka 4.4 and of older releases; the first
-file may hold voters only."""
+"""The files with the first records in formatted directories, of Kafka 4.4 and of older releases;
+the first file may hold only voters."""
 
 
 async def open_quorum(
@@ -47,11 +47,12 @@ async def open_quorum(
     clock: Callable[[], int],
     on_fault: Callable[[BaseException], None],
 ) -> RaftMetadataQuorum:
-    """Return the quorum, not yet started.
+    """Return the quorum, not started yet.
 
     Args:
-        endpoints: this node's controller listeners as others reach them, the default one first.
-        security: that of the controller listener of other nodes.
+        endpoints: this node's controller listeners with the addresses for other nodes, the default
+            one first.
+        security: the security of the controller listener of other nodes.
 
     Raises:
         ConfigError: a newer release has formatted the directory.
@@ -101,9 +102,9 @@ async def open_quorum(
 
 
 def read_bootstrap_records(file_system: FileSystem, metadata_log_dir: str) -> list[Message]:
-    """Return the records that a new cluster begins with; none if no file has any.
+    """Return the first records of a new cluster; none if no file has any.
 
-    Call it only while the metadata log has none of them: a file that is damaged later does no harm.
+    Call it only while the metadata log is empty: later, a damaged file does no harm.
 
     Raises:
         CorruptLog: a file is damaged.

@@ -1,4 +1,4 @@
-"""The messages of the local quorum member: requests to its peers, and answers to theirs."""
+"""The messages of the local quorum member: requests to peers, and responses to their requests."""
 
 import asyncio
 import logging
@@ -18,10 +18,10 @@ logger = logging.getLogger(__name__)
 
 
 class QuorumMessages:
-    """The requests and answers that are under way.
+    """The open requests in both directions.
 
     Args:
-        report: takes the answer of a peer, or its failure, as an event of the quorum.
+        report: called with the response of a peer, or its failure, as an event of the quorum.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class QuorumMessages:
     # -- requests to peers
 
     def send(self, request: Request) -> None:
-        """Send a request; its answer is reported later."""
+        """Send a request; its response is reported later."""
         task = background.run_once(self._exchange(request), "request to the quorum")
         self._exchanges[task] = None
         task.add_done_callback(lambda done: self._exchanges.pop(done, None))
@@ -66,14 +66,14 @@ class QuorumMessages:
     # -- requests of others
 
     def expect_answer(self) -> tuple[int, "asyncio.Future[Message]"]:
-        """Make a token for a request that came in, and the future of its answer."""
+        """Return a token for a received request, and the future of its response."""
         self._next_token += 1
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._answers[self._next_token] = future
         return self._next_token, future
 
     def answer(self, reply: Reply, found: FoundBytes) -> None:
-        """Answer a request, with the bytes that were read for it."""
+        """Answer a request, with the bytes read for it."""
         if reply.read is not None:
             add_bytes(reply.response, reply.read, found)
         future = self._answers.pop(reply.token, None)

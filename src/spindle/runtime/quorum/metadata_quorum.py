@@ -79,10 +79,10 @@ class RaftMetadataQuorum:
 
     Args:
         clock: milliseconds since the epoch by a clock that does not go back.
-        on_fault: called once if the node cannot go on; nothing is served afterwards.
+        on_fault: called once if the node cannot continue; nothing is served afterwards.
 
     Attributes:
-        history: what happened so far.
+        history: counters since the start.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class RaftMetadataQuorum:
         """Load log and state and take part in the quorum.
 
         Raises:
-            CorruptLog: a file of the metadata directory is not what it should be.
+            CorruptLog: a file of the metadata directory is malformed.
             LogDirectoryFailed: the metadata directory cannot be read.
         """
         stored = await self._thread.submit(self._log.load, self._static_voters)
@@ -154,7 +154,8 @@ class RaftMetadataQuorum:
     async def stop(self, timeout_s: float) -> None:
         """Resign if leading, wait for the next leader, finish the file work, close the log.
 
-        Until this returns `handle` must be served: the next leader may need this node's vote.
+        Until this returns, requests must be passed to `handle`: the next leader may need this
+        node's vote.
         """
         if self._is_stopped:
             self._messages.close()
@@ -189,11 +190,11 @@ class RaftMetadataQuorum:
 
     def _fail(self, fault: BaseException) -> None:
         if not self._is_stopped:
-            story = " ".join(self._quorum.core.story)
+            story = " ".join(self._quorum.core.recent_roles)
             # These faults name their reason; any other one is a bug or a damaged log.
             is_explained = isinstance(fault, LogDirectoryFailed | UnsupportedMetadata)
             trace = None if is_explained else fault
-            logger.error("the metadata quorum stops here after %s", story, exc_info=trace)
+            logger.error("the metadata quorum stops; its last roles: %s", story, exc_info=trace)
             if is_explained:
                 self._resign_without_disk()
             self._halt()
@@ -202,7 +203,7 @@ class RaftMetadataQuorum:
     def _resign_without_disk(self) -> None:
         """If this node leads, ask the other voters to elect, so that no fetch timeout has to pass.
 
-        Nothing has to be stored for that: a leader that starts again does not lead its last epoch.
+        Nothing needs to be stored: a restarted leader does not lead its last epoch again.
         """
         if self._is_started and isinstance(self._quorum.core.role, Leader):
             ready = self._quorum.step(Resign(self._quorum.core.epoch), self._clock())
@@ -215,19 +216,19 @@ class RaftMetadataQuorum:
 
     @property
     def is_started(self) -> bool:
-        """True if log and state are loaded; before that they must not be used."""
+        """True if log and state are loaded; they must not be used before."""
         return self._is_started
 
     @property
     def leader(self) -> LeaderAndEpoch:
-        """The leader as the listeners know it; none before the start."""
+        """The leader that was announced to the listeners; none before the start."""
         return self._quorum.core.visible_leader if self._is_started else LeaderAndEpoch()
 
     @property
     def leader_id(self) -> int:
         """The leader of the current epoch as far as this node knows; -1 if it knows none.
 
-        Kafka's clients that are given -1 for the active controller do not ask again for minutes.
+        Kafka's clients that receive -1 as the active controller do not retry for minutes.
         """
         return self._quorum.core.leader_id if self._is_started else NO_LEADER
 
@@ -278,10 +279,10 @@ class RaftMetadataQuorum:
     def append(
         self, epoch: int, records: Sequence[Message], *, metadata_version: int, is_atomic: bool
     ) -> int:
-        """Schedule an append as leader of `epoch`; the offset of the last record.
+        """Schedule an append as leader of `epoch`; return the offset of the last record.
 
         Args:
-            metadata_version: the level in force before the first record.
+            metadata_version: the level before the first record.
 
         Raises:
             NotLeader: the local node does not lead `epoch` (any more).
@@ -326,9 +327,9 @@ class RaftMetadataQuorum:
         self._process(self._quorum.step(event, self._clock()))
 
     def resign(self, epoch: int) -> None:
-        """Give up the leadership of `epoch`, because the active controller cannot go on.
+        """Give up the leadership of `epoch`, because the active controller cannot continue.
 
-        This is a separate step: all listeners hear of the leadership before any hears of its end.
+        This is a separate step: all listeners learn the leadership before they learn its end.
         """
         self._loop.call_soon(self._step, Resign(epoch))
 
@@ -351,8 +352,8 @@ class RaftMetadataQuorum:
         try:
             self._process(self._quorum.step(event, self._clock()))
         except Exception as fault:  # noqa: BLE001 - see below
-            # After half a step, or without a batch of the log, every later answer could be wrong:
-            # this node must not go on.
+            # After half a step, or without a batch of the log, every later response could be wrong:
+            # this node must stop.
             self._fail(fault)
 
     def _process(self, ready: Ready, own_batches: list[CommittedBatch] | None = None) -> None:
@@ -381,7 +382,7 @@ class RaftMetadataQuorum:
             self._timer = self._loop.call_later(delay_s, self._step, Tick())
 
     def _round_done(self, finished: Round) -> None:
-        """Send, answer and report: the file work of these steps is done."""
+        """Send messages and report events of steps whose file work is done."""
         for ready in finished.readies:
             for request in ready.requests:
                 self._messages.send(request)

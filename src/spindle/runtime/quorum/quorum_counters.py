@@ -1,4 +1,4 @@
-"""The history of the local quorum member, for the log and the metrics."""
+"""Counters and log lines of the local quorum member."""
 
 import logging
 from collections import deque
@@ -46,7 +46,7 @@ _MEANINGS: Final[dict[int, str]] = {
 
 
 class QuorumHistory:
-    """Observes every step of the quorum's state machine.
+    """Observes every step of the state machine.
 
     Attributes:
         commits: times from an append by the local leader to its commit.
@@ -68,7 +68,7 @@ class QuorumHistory:
         self._uncommitted: deque[tuple[int, int]] = deque()
 
     def stepped(self, core: QuorumCore, ready: Ready, now_ms: int) -> None:
-        """Note a step that was taken; `ready` is the work that it asks for."""
+        """Record a step; `ready` is the work that it asks for."""
         role = core.role
         if role is not self._role:
             self._changed(core, role, now_ms)
@@ -83,7 +83,7 @@ class QuorumHistory:
                 self.commits.observe((now_ms - self._uncommitted.popleft()[1]) / 1000)
 
     def answered(self, destination: Destination, response: Message) -> None:
-        """Note a peer's answer; a refusal that does not pass by itself is logged once."""
+        """Record a peer's response; an error that does not end by itself is logged once."""
         code = _error_of(response)
         peer = f"{destination.host}:{destination.port}"
         if code in _PASSING:
@@ -142,7 +142,7 @@ class QuorumHistory:
 
 
 def _error_of(response: Any) -> int:
-    """Return the error of an answer, as a whole or for its partition."""
+    """Return the error of a response, of the whole or of its partition."""
     if getattr(response, "error_code", 0):
         return int(response.error_code)
     topics = (

@@ -16,12 +16,12 @@ _CLEAN_PERIOD_S: Final = 60.0
 
 
 class SnapshotWriter:
-    """One snapshot after another, beside the steps of the quorum.
+    """Writes one snapshot after another, beside the steps of the quorum.
 
     Args:
-        core: the state of the member, to be read only.
-        report: takes what has happened to the files, as an event of the quorum.
-        on_error: gets the fault after which the member cannot go on.
+        core: the state of the member, read-only.
+        report: called with changes of the files, as events of the quorum.
+        on_error: called with a fault after which the member cannot continue.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class SnapshotWriter:
         """Write a snapshot of the state below `snapshot_id.offset`, then clean up old ones.
 
         Args:
-            values: the framed records, which another thread draws.
+            values: the framed records; another thread iterates over them.
 
         Returns its size in bytes, 0 if it was there already.
 
