@@ -25,6 +25,7 @@ from spindle.protocol.records.record import decode_records
 from spindle.protocol.sentinels import ACKS_ALL
 from spindle.replication.fetch_session import FetchSessionCache
 from spindle.serving.context import RequestContext
+from spindle.serving.encoded_topics import EncodedTopics
 from spindle.serving.fetch.fetch_memory import FetchMemory
 from spindle.serving.handlers.fetch import fetch
 from spindle.serving.handlers.produce import produce
@@ -81,6 +82,7 @@ class ServingScenario(BrokerScenario):
             controller=_UNUSED,
             fetch_sessions=FetchSessionCache(10, lambda: next(ids)),
             producer_ids=ProducerIds(ME, _UNUSED, self.loop),
+            encoded_topics=EncodedTopics(),
             producer_turns=ProduceOrder(),
             groups=_UNUSED,
             transactions=_UNUSED,

@@ -17,7 +17,11 @@ from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.common.filesystem import OsFileSystem
 from spindle.disks.directory_store import DirectoryStore
 from spindle.log.errors import DuplicateLogDirectories, UnexpectedDirectory
-from spindle.log.formats.checkpoints import OFFSET_CHECKPOINTS
+from spindle.log.formats.checkpoints import (
+    HIGH_WATERMARKS,
+    OFFSET_CHECKPOINTS,
+    read_offset_checkpoint,
+)
 from spindle.log.formats.names import LOG_SUFFIX
 from spindle.log.log_config import LogConfig
 from spindle.protocol.records.batch import batches
@@ -38,7 +42,8 @@ class AuditedDisk:
         lost: batches that a start has without the repairs, and has not with them.
         changed: the files that were damaged or moved away, by their path in the directory; None
             for a file that is gone. Empty if a person has to decide something, or if records were
-            damaged: then the damage is undone.
+            damaged, or a high watermark was raised, which nothing on the disk contradicts: then the
+            damage is undone.
         text: what was damaged and moved.
     """
 
@@ -76,6 +81,7 @@ def damage_and_repair(disks: SimulatedDisks, path: str, random: Random, now_ms: 
         is_decided = bool(report.findings) and not left
         # The end of a log that was not closed may be cut, so damage there is no finding.
         is_decided &= not any(name.endswith(LOG_SUFFIX) for name in damaged)
+        is_decided &= not _has_raised_high_watermark(root, before)
         if is_decided:
             expected |= whole
         lost = expected - readable_batches(_copied(root, Path(folder) / "started"), now_ms)
@@ -139,6 +145,20 @@ def _damage(root: Path, random: Random) -> str:
     )
     path.write_bytes(random.choice(changes)())
     return str(path.relative_to(root))
+
+
+def _has_raised_high_watermark(root: Path, before: dict[str, bytes]) -> bool:
+    """Return whether a bit that was flipped in a digit has made a larger offset of it."""
+    if not (root / HIGH_WATERMARKS).exists():
+        return False
+    file = root.parent / HIGH_WATERMARKS
+    file.write_bytes(before.get(HIGH_WATERMARKS, b""))
+    try:
+        was = read_offset_checkpoint(OsFileSystem(), str(file))
+        now = read_offset_checkpoint(OsFileSystem(), str(root / HIGH_WATERMARKS))
+    except CorruptLog:
+        return False
+    return any(offset > was.get(partition, 0) for partition, offset in now.items())
 
 
 def _with_a_bit_flipped(data: bytes, random: Random) -> bytes:
