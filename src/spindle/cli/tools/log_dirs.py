@@ -9,7 +9,6 @@ import click
 from spindle.cli.tools.bootstrap import connect_as
 from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.failures import ToolFailed, failure
-from spindle.cli.tools.hashmap_order import in_map_order, partition_hash, string_hash
 from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
@@ -25,6 +24,7 @@ from spindle.client.cluster_metadata import BrokerAddress, no_broker_text
 from spindle.client.log_dirs import LogDirView, describe_log_dirs_request, log_dir_views
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.common.java_text import in_map_order, partition_hash, string_hash
 from spindle.operations.errors import CLUSTER_FAILURES
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 
