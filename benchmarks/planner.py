@@ -11,7 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 from spindle.common.ids import TopicPartition
-from spindle.common.sizes import size_text
+from spindle.common.text import size_text
 from spindle.planner.goals import balance
 from spindle.planner.limits import PlanLimits
 from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, PartitionModel

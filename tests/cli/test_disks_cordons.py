@@ -8,8 +8,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from spindle.cli.durations import DurationMs
 from spindle.cli.main import run
+from spindle.cli.parameter_types import DurationMs
 from spindle.cli.tools.bootstrap import connect
 from spindle.client.admin import cordons
 from spindle.client.admin.configs import alter, describe

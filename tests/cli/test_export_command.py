@@ -18,7 +18,7 @@ from spindle.cli.export.command import cause_text
 from spindle.cli.export.places import place_options
 from spindle.cli.export.screen import ProgressLine, result_document, result_lines
 from spindle.cli.main import run
-from spindle.cli.sizes import parse_size
+from spindle.cli.parameter_types import parse_size
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.export import ExportedPartition, ExportProgress, ExportResult

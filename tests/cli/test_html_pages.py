@@ -19,7 +19,7 @@ from spindle.cli.html.plan_page import plan_page
 from spindle.cli.plan.documents import head_document, plan_document, refusal_document
 from spindle.cli.terminal import BAD, Line, blocks_text, show
 from spindle.common.ids import TopicPartition
-from spindle.common.printable import printable
+from spindle.common.text import printable
 from spindle.operations.snapshot import ClusterSnapshot
 from spindle.planner.forecast.time_to_full import Filling, TimeToFull
 from spindle.planner.goals import drain

@@ -8,7 +8,7 @@ import pytest
 
 import spindle.cli
 from spindle.cli.main import run
-from spindle.cli.numbers import FiniteRange
+from spindle.cli.parameter_types import FiniteRange
 
 
 def test_a_range_refuses_nan_and_infinities() -> None:

@@ -18,8 +18,6 @@ from spindle.cli.tools.delete_records import parse_offsets
 from spindle.cli.tools.failures import ToolFailed
 from spindle.cli.tools.features import change_lines, feature_line
 from spindle.cli.tools.get_offsets import parse_partition_ids, parse_rules, parse_time
-from spindle.cli.tools.hashmap_order import in_map_order, partition_hash, string_hash
-from spindle.cli.tools.java_text import java_double
 from spindle.cli.tools.leader_election import outcome_lines
 from spindle.cli.tools.log_dirs import document
 from spindle.cli.tools.quorum import replica_rows, status_lines
@@ -41,6 +39,7 @@ from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.client.versions import ApiVersionRange, PeerVersions
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.common.java_text import in_map_order, java_double, partition_hash, string_hash
 from spindle.common.uuids import ZERO_UUID
 
 DEFAULT, TOPIC = ReportedSource.DEFAULT_CONFIG, ReportedSource.DYNAMIC_TOPIC_CONFIG

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spindle.common.sizes import size_text
+from spindle.common.text import size_text
 
 
 @pytest.mark.parametrize(

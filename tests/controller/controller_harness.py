@@ -8,7 +8,8 @@ from typing import Any
 from spindle.authorization.authorizer import Authorizer, NoAuthorizer
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
-from spindle.controller.decision import ConfigEntry, ControllerContext, ControllerSettings
+from spindle.config.describe import DescribedConfig
+from spindle.controller.decision import ControllerContext, ControllerSettings
 from spindle.metadata.features import FEATURES, KRAFT_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
 from spindle.metadata_log.committed import CommittedBatch
 from spindle.protocol.message import Message
@@ -46,7 +47,7 @@ class AnyConfig:
 
     def effective_topic_configs(
         self, values: Mapping[str, str], default_broker: Mapping[str, str]
-    ) -> list[ConfigEntry]:
+    ) -> list[DescribedConfig]:
         return []
 
 

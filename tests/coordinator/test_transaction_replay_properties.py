@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transaction_scenario import LAST_EPOCH, P0, P1, TX, TransactionScenario
 
-from spindle.coordinator.transactions.config import TransactionsConfig
+from spindle.coordinator.config import TransactionsConfig
 from spindle.coordinator.transactions.metadata import TransactionMetadata
 from spindle.coordinator.transactions.records import (
     TransactionRecord,

@@ -12,8 +12,8 @@ from prometheus_client import Metric
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TRANSACTIONS_TOPIC, TopicPartition
+from spindle.coordinator.config import TransactionsConfig
 from spindle.coordinator.coordinator_result import Token
-from spindle.coordinator.transactions.config import TransactionsConfig
 from spindle.coordinator.transactions.end_txn import EndRequest
 from spindle.coordinator.transactions.records import TransactionRecord
 from spindle.coordinator.transactions.shard import TransactionShard, TransactionTimer

@@ -4,7 +4,7 @@ import pytest
 from transaction_scenario import LAST_EPOCH, P0, P1, START_MS, TX, TransactionScenario
 
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.coordinator.transactions.config import TransactionsConfig
+from spindle.coordinator.config import TransactionsConfig
 from spindle.coordinator.transactions.descriptions import (
     TransactionFilter,
     describe_transaction,

@@ -10,8 +10,8 @@ from typing import Any
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.coordinator.config import TransactionsConfig
 from spindle.coordinator.timers import TimerQueue
-from spindle.coordinator.transactions.config import TransactionsConfig
 from spindle.coordinator.transactions.end_txn import EndRequest
 from spindle.coordinator.transactions.metadata import TransactionMetadata, TransactionState
 from spindle.coordinator.transactions.records import (

@@ -18,7 +18,7 @@ from spindle.log.cleaning.replacement import put_in_place
 from spindle.log.errors import UncleanableLog
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
-from spindle.log.segments.index_progress import IndexProgress
+from spindle.log.segments.segment import IndexProgress
 from spindle.protocol.records.batch import HEADER_BYTES, read_header
 from spindle.protocol.records.builder import SimpleRecord, build_batch, seal_batch
 from spindle.testing.filesystem import MemoryFileSystem

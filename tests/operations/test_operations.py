@@ -9,7 +9,7 @@ from spindle import operations
 from spindle.client.admin.configs import ReportedSource, describe
 from spindle.client.admin.cordons import cordoned_entries
 from spindle.client.blocking.client import WireClient
-from spindle.common.sizes import size_text
+from spindle.common.text import size_text
 from spindle.config.resources import ConfigResourceType
 from spindle.operations import PlanLimits, PlanSettings, ProgressEvent, Removal
 from spindle.operations.cancellation import (

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from spindle.common.errors import ErrorCode
-from spindle.controller import alter_partition, partition_changes
+from spindle.controller import alter_partition, partition_change_builder
 from spindle.controller.broker_changes import BrokerChangeRecords
 from spindle.controller.partition_change_builder import Election, PartitionChangeBuilder
 from spindle.coordinator.classic import rebalance
@@ -346,7 +346,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "answer before commit": Mutant(SpeculativeLog, "wait_committed", lambda _: _answer_at_once),
     "election outside the ISR": Mutant(PartitionChangeBuilder, "_is_valid_leader", _lead_if_alive),
     "unclean election allowed": Mutant(
-        partition_changes, "is_unclean_election_enabled", always(True)
+        partition_change_builder, "is_unclean_election_enabled", always(True)
     ),
     "unclean election too early": Mutant(
         PartitionChangeBuilder, "_choose_leader", _elect_uncleanly_at_once

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from spindle.common.sizes import size_text
+from spindle.common.text import size_text
 from spindle.log.formats.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from spindle.authorization.operations import Operation, ResourceType
-from spindle.common.log_text import quoted
+from spindle.common.text import quoted
 from spindle.protocol.api import APIS, ApiKey
 
 log = logging.getLogger("spindle.authorizer")

@@ -1,6 +1,8 @@
 """Decisions as those of Kafka's `StandardAuthorizer` (KIP-801)."""
 
 from collections.abc import Collection, Mapping
+from functools import lru_cache
+from ipaddress import IPv6Address
 from typing import Final
 
 from spindle.authorization.acl_index import AclIndex, FoundRights
@@ -8,7 +10,6 @@ from spindle.authorization.authorizer import bits
 from spindle.authorization.denials import Denials
 from spindle.authorization.operations import OPERATIONS_OF, Operation, ResourceType
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.common.hosts import java_host_text
 from spindle.common.uuids import Uuid
 from spindle.metadata.security import AccessControlEntry
 
@@ -143,3 +144,23 @@ class StandardAuthorizer:
                 self._found.clear()
             self._found[key] = rights
         return rights
+
+
+def java_host_text(address: str) -> str:
+    """Return an address as Java writes it, because ACLs name hosts so.
+
+    An IPv6 address has eight groups without leading zeros. An IPv4-mapped IPv6 address is returned
+    as IPv4.
+    """
+    return _ipv6_text(address) if ":" in address else address
+
+
+@lru_cache(maxsize=4096)
+def _ipv6_text(address: str) -> str:
+    try:
+        parsed = IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return ":".join(f"{int(group, 16):x}" for group in parsed.exploded.split(":"))

@@ -22,7 +22,7 @@ from spindle.cli.standard_output import (
     watch_standard_output,
 )
 from spindle.common.errors import ConfigError
-from spindle.common.printable import printable
+from spindle.common.text import printable
 from spindle.local.errors import LocalError
 
 FAILED = 1

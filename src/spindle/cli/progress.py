@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from spindle.common.printable import printable
+from spindle.common.text import printable
 from spindle.operations.cancellation import Cancellation, Cancelled
 from spindle.operations.events import OnProgress, ProgressEvent
 

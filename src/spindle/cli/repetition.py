@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from spindle.cli.numbers import FiniteRange, WholeRange
+from spindle.cli.parameter_types import FiniteRange, WholeRange
 
 _DAY_S: Final = 86_400
 

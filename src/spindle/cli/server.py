@@ -7,9 +7,9 @@ import sys
 import click
 
 from spindle.cli.examples import examples
-from spindle.cli.key_values import parse_key_values
+from spindle.cli.parameter_types import parse_key_values
 from spindle.cli.suggestions import SuggestingGroup
-from spindle.config.property_file import load_node_config
+from spindle.config.node_config import load_node_config
 
 
 class _ServerGroup(SuggestingGroup):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from textwrap import wrap
 from typing import Final, NamedTuple
 
-from spindle.common.printable import printable
+from spindle.common.text import printable
 
 BAD: Final = "red"
 UNUSUAL: Final = "yellow"

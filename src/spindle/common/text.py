@@ -1,6 +1,7 @@
-"""Numbers, durations and lists of things as text for people."""
+"""Numbers, sizes, durations, names and lists as text for people."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 _MINUTE_S: Final = 60
@@ -21,9 +22,7 @@ def count_noun(count: int, noun: str, plural: str | None = None) -> str:
 
 def join_first(names: Sequence[object], most: int) -> str:
     """Return the first names, at most so many, and the number of the others: `a, b and 3 more`."""
-    shown = ", ".join(map(str, names[:most]))
-    more = len(names) - most
-    return f"{shown} and {more} more" if more > 0 else shown
+    return _with_rest(map(str, names[:most]), len(names) - most)
 
 
 def duration_text(time_s: float) -> str:
@@ -44,3 +43,58 @@ def span_text(span_s: float) -> str:
         if span_s >= 2 * unit_s:
             return f"{span_s / unit_s:.1f} {unit}"
     return f"{span_s:.0f} s"
+
+
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def size_text(size_bytes: int) -> str:
+    """Return a size with a binary unit, such as `1.5 GiB`; `-` for a negative (unknown) one."""
+    if size_bytes < 0:
+        return "-"
+    size = float(size_bytes)
+    for unit in _UNITS:
+        if size < 1024 or unit == _UNITS[-1]:
+            return f"{size_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError("the last unit takes every size")
+
+
+_SHOWN_CHARACTERS: Final = 100
+MAX_NAMED: Final = 20
+"""Up to this many things of one kind are named in the log at once; the rest is a number."""
+
+
+def quoted(text: str) -> str:
+    """Return a text of a client in quotation marks, on one line and of bounded length."""
+    return repr(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}...")
+
+
+def listed(names: Collection[str]) -> str:
+    """Return the names in quotation marks: the first 20, and the number of the others."""
+    return _with_rest(map(quoted, islice(names, MAX_NAMED)), len(names) - MAX_NAMED)
+
+
+def printable(text: str) -> str:
+    r"""Return a text with escapes instead of control and invisible characters.
+
+    Control characters, marks that turn the direction of writing, and bytes of a file name that are
+    no Unicode become escapes such as `\x1b`. All other characters stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else _escape(character) for character in text
+    )
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _with_rest(shown: Iterable[str], more: int) -> str:
+    text = ", ".join(shown)
+    return f"{text} and {more} more" if more > 0 else text

@@ -7,9 +7,11 @@ warning names the nearest known key.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from spindle.common.errors import ConfigError
 from spindle.config.node_checks import check_node, check_supported
 from spindle.config.node_values import NodeValues
 from spindle.config.node_warnings import node_warnings
+from spindle.config.properties import read_properties
 
 
 class NodeConfig(NodeValues):
@@ -50,3 +52,21 @@ class NodeConfig(NodeValues):
 
     def __repr__(self) -> str:
         return f"NodeConfig(node_id={self.node_id}, process_roles={','.join(self.process_roles)})"
+
+
+def load_node_config(
+    path: str, overrides: Mapping[str, str] | None = None, *, must_run: bool = False
+) -> NodeConfig:
+    """Return the configuration in a file, with `overrides` on top.
+
+    Args:
+        must_run: the node is about to start, see `NodeConfig.from_properties`.
+
+    Raises:
+        ConfigError: the file cannot be read, or the configuration cannot be used.
+    """
+    try:
+        properties = read_properties(path)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    return NodeConfig.from_properties({**properties, **(overrides or {})}, must_run=must_run)

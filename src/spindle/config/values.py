@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import TypeAlias
 
 from spindle.common.errors import ConfigError
+from spindle.common.java_text import java_double
 
 ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 """A parsed value: SHORT, INT, LONG are int; STRING, CLASS, PASSWORD are str; LIST is a tuple."""
@@ -82,7 +83,7 @@ def text_of(value: ConfigValue) -> str | None:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ",".join(value)
-    return _double_text(value) if isinstance(value, float) else str(value)
+    return java_double(value) if isinstance(value, float) else str(value)
 
 
 def shown(value: ConfigValue) -> str:
@@ -91,19 +92,3 @@ def shown(value: ConfigValue) -> str:
         return f"[{', '.join(value)}]"
     text = text_of(value)
     return "null" if text is None else text
-
-
-def _double_text(value: float) -> str:
-    """Return Java's text of a double: with a fraction, and an exponent outside 10^-3 .. 10^7."""
-    if value != value:
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(value)
-    for digits in range(1, 18):
-        text = f"{value:.{digits}e}"
-        if float(text) == value:
-            break
-    mantissa, _, exponent = text.partition("e")
-    return f"{mantissa}E{int(exponent)}"

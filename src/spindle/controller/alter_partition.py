@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from spindle.common.errors import ErrorCode
 from spindle.controller.broker_heartbeat import check_broker_epoch
 from spindle.controller.decision import ControllerContext, Decision
-from spindle.controller.partition_changes import PartitionChanges
+from spindle.controller.partition_change_builder import PartitionChanges
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import (
     NO_LEADER_CHANGE,

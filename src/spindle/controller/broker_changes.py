@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from spindle.common.ids import NO_LEADER
 from spindle.common.uuids import Uuid
 from spindle.controller.decision import ControllerSettings
-from spindle.controller.partition_changes import PartitionChanges
+from spindle.controller.partition_change_builder import PartitionChanges
 from spindle.metadata.delta import MetadataDelta
 from spindle.metadata.features import REGISTRATION_CHANGE_LEVEL
 from spindle.metadata.image import MetadataImage

@@ -14,8 +14,7 @@ from spindle.config.broker_keys.spindle import CORDON_NOTES
 from spindle.config.cordon_notes import kept_notes, notes_text, parse_notes
 from spindle.config.log_dir_paths import cordon_entries
 from spindle.controller.access_checks import check_alter_configs
-from spindle.controller.decision import ControllerContext, Decision
-from spindle.controller.duplicates import repeated
+from spindle.controller.decision import ControllerContext, Decision, repeated
 from spindle.controller.topic_names import check_topic_name
 from spindle.controller.topic_settings import MIN_INSYNC_REPLICAS
 from spindle.metadata.configs import (

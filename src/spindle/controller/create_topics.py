@@ -20,8 +20,8 @@ from spindle.controller.decision import (
     ControllerContext,
     Decision,
     no_quota,
+    repeated,
 )
-from spindle.controller.duplicates import repeated
 from spindle.controller.topic_names import NameCollisions, check_topic_name
 from spindle.metadata.configs import TOPIC_RESOURCE, ConfigResource
 from spindle.metadata.image import MetadataImage

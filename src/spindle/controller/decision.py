@@ -1,11 +1,12 @@
 """The result of a controller operation, and its inputs besides image and request."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
 from spindle.common.ports import RandomSource
 from spindle.common.uuids import UuidSource
+from spindle.config.describe import DescribedConfig
 from spindle.protocol.message import Message
 from spindle.security.secret import Secret
 
@@ -44,24 +45,6 @@ class Decision(Generic[R]):
     warnings: list[str] = field(default_factory=list)
 
 
-class ConfigEntry(Protocol):
-    """One effective configuration value, as CreateTopics reports it."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def value(self) -> str | None: ...
-    @property
-    def is_read_only(self) -> bool: ...
-    @property
-    def source(self) -> int:
-        """Kafka's number of the source of the value."""
-        ...
-
-    @property
-    def is_sensitive(self) -> bool: ...
-
-
 class ConfigRules(Protocol):
     """Port: the controller's questions about configuration keys."""
 
@@ -83,7 +66,7 @@ class ConfigRules(Protocol):
 
     def effective_topic_configs(
         self, values: Mapping[str, str], default_broker: Mapping[str, str]
-    ) -> Sequence[ConfigEntry]:
+    ) -> Sequence[DescribedConfig]:
         """Return all effective values of a topic with these dynamic values on this controller."""
         ...
 
@@ -128,3 +111,14 @@ class ControllerContext:
     config_rules: ConfigRules
     new_uuid: UuidSource
     random: RandomSource
+
+
+T = TypeVar("T", bound=Hashable)
+
+
+def repeated(values: Iterable[T]) -> dict[T, None]:
+    """Return the values that occur more than once, in order of their first occurrence."""
+    counts: dict[T, int] = {}
+    for value in values:
+        counts[value] = counts.get(value, 0) + 1
+    return {value: None for value, count in counts.items() if count > 1}

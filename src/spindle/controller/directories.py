@@ -8,7 +8,7 @@ from spindle.common.uuids import Uuid
 from spindle.controller.broker_changes import BrokerChangeRecords
 from spindle.controller.broker_heartbeat import check_broker_epoch
 from spindle.controller.decision import ControllerContext, Decision
-from spindle.controller.partition_changes import PartitionChanges
+from spindle.controller.partition_change_builder import PartitionChanges
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration

@@ -7,8 +7,7 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import NO_LEADER
 from spindle.controller.broker_changes import partitions_where
 from spindle.controller.decision import ControllerContext, ControllerSettings, Decision
-from spindle.controller.partition_change_builder import Election
-from spindle.controller.partition_changes import PartitionChanges
+from spindle.controller.partition_change_builder import Election, PartitionChanges
 from spindle.controller.topic_settings import is_unclean_election_enabled
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration

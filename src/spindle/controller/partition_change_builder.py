@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 
 from spindle.common.ids import NO_LEADER
-from spindle.common.uuids import Uuid
+from spindle.common.uuids import ZERO_UUID, Uuid
+from spindle.controller.decision import ControllerSettings
+from spindle.controller.topic_settings import effective_min_isr, is_unclean_election_enabled
 from spindle.metadata.features import (
     DIRECTORY_ASSIGNMENT_LEVEL,
     KEEP_LEADER_EPOCH_ON_ISR_SHRINK_LEVEL,
@@ -22,6 +24,7 @@ from spindle.metadata.partitions import (
     RECOVERING,
     PartitionRegistration,
 )
+from spindle.metadata.topics import TopicImage
 from spindle.protocol.messages.metadata_records import PartitionChangeRecord
 
 
@@ -270,3 +273,53 @@ class PartitionChangeBuilder:
 
 
 __all__ = ["RECOVERED", "RECOVERING", "Election", "PartitionChangeBuilder", "can_lead"]
+
+
+class PartitionChanges:
+    """Creates changes that are all based on one image.
+
+    Args:
+        is_active: returns whether a broker may lead; by default as in the image.
+    """
+
+    def __init__(
+        self,
+        image: MetadataImage,
+        settings: ControllerSettings,
+        is_active: Callable[[int], bool] | None = None,
+    ) -> None:
+        self._image = image
+        self._settings = settings
+        self._is_active = is_active or image.cluster.is_active
+        self._topic_id = ZERO_UUID
+        self._min_isr = 0
+        self._policy = Election.ONLINE
+
+    def of(
+        self, topic: TopicImage, partition_id: int, partition: PartitionRegistration
+    ) -> PartitionChangeBuilder:
+        """Return a change that only replaces a leader that cannot lead."""
+        if topic.topic_id != self._topic_id:
+            self._look_up(topic)
+        return PartitionChangeBuilder(
+            self._image,
+            topic.topic_id,
+            partition_id,
+            partition,
+            is_active=self._is_active,
+            min_isr=self._min_isr,
+        )
+
+    def by_policy(
+        self, topic: TopicImage, partition_id: int, partition: PartitionRegistration
+    ) -> PartitionChangeBuilder:
+        """Return a change whose election may be unclean, if the topic's configuration allows it."""
+        change = self.of(topic, partition_id, partition)
+        change.election = self._policy
+        return change
+
+    def _look_up(self, topic: TopicImage) -> None:
+        self._topic_id = topic.topic_id
+        self._min_isr = effective_min_isr(self._image, self._settings, topic)
+        is_unclean = is_unclean_election_enabled(self._image, self._settings, topic.name)
+        self._policy = Election.UNCLEAN if is_unclean else Election.ONLINE

@@ -7,8 +7,7 @@ from math import isfinite
 from typing import Final, NamedTuple
 
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.controller.decision import Decision
-from spindle.controller.duplicates import repeated
+from spindle.controller.decision import Decision, repeated
 from spindle.metadata.client_quotas import QuotaEntity, quota_entity
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.message import Message

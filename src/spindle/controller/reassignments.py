@@ -3,8 +3,11 @@
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.controller.assignment import check_manual_assignment, cordon_warnings
 from spindle.controller.decision import ControllerContext, Decision
-from spindle.controller.partition_change_builder import Election, PartitionChangeBuilder
-from spindle.controller.partition_changes import PartitionChanges
+from spindle.controller.partition_change_builder import (
+    Election,
+    PartitionChangeBuilder,
+    PartitionChanges,
+)
 from spindle.controller.topic_settings import is_unclean_election_enabled
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration

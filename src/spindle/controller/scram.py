@@ -5,8 +5,7 @@ import hmac
 from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.controller.decision import Decision
-from spindle.controller.duplicates import repeated
+from spindle.controller.decision import Decision, repeated
 from spindle.metadata.features import SCRAM_LEVEL
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.security import ScramUser

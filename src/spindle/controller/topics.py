@@ -18,8 +18,8 @@ from spindle.controller.decision import (
     ControllerContext,
     Decision,
     no_quota,
+    repeated,
 )
-from spindle.controller.duplicates import repeated
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.topics import TopicImage
 from spindle.protocol.message import Message

@@ -9,9 +9,8 @@ from pathlib import Path
 from spindle.common.errors import ConfigError
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.uuids import uuid_text
-from spindle.config.node_config import NodeConfig
+from spindle.config.node_config import NodeConfig, load_node_config
 from spindle.config.properties import format_properties
-from spindle.config.property_file import load_node_config
 from spindle.disks.admission import plain_path
 from spindle.disks.identity import load_ensemble
 from spindle.local.cluster_spec import LOG_FILE, PROPERTY_FILE, ClusterSpec, node_properties

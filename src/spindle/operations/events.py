@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Final
 
 from spindle.client.disks import RebuildView
 from spindle.common.ids import TopicPartition
-from spindle.common.sizes import size_text
-from spindle.common.text import count_noun, join_first, span_text
+from spindle.common.text import count_noun, join_first, size_text, span_text
 from spindle.operations.directories import DrainTarget
 
 _MS: Final = 1000

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from spindle.client.admin.cluster import describe_brokers
 from spindle.client.admin.partitions import list_reassignments
 from spindle.client.blocking.client import WireClient
-from spindle.common.sizes import size_text
+from spindle.common.text import size_text
 from spindle.operations.cancellation import Cancellation, ProgressReport, undone_if_cancelled
 from spindle.operations.directories import UNREADABLE
 from spindle.operations.events import (

@@ -14,8 +14,7 @@ from spindle.client.cluster_metadata import ClusterView
 from spindle.client.log_dirs import LogDirView
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.common.sizes import size_text
-from spindle.common.text import count_noun, join_first, span_text
+from spindle.common.text import count_noun, join_first, size_text, span_text
 from spindle.operations.deletions import BrokerSpace, OwnDeletions, space_of
 from spindle.operations.directories import UNREADABLE
 from spindle.operations.errors import OperationFailed, ReplicasMoving

@@ -5,8 +5,7 @@ Each function is pure: the same cluster and limits give the same plan.
 
 from collections.abc import Collection, Iterable
 
-from spindle.common.sizes import size_text
-from spindle.common.text import count_noun
+from spindle.common.text import count_noun, size_text
 from spindle.planner.layout import Layout
 from spindle.planner.leaders import even_leaders
 from spindle.planner.limits import PlanLimits

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from spindle.common.ids import NO_LEADER
-from spindle.common.sizes import size_text
-from spindle.common.text import count_noun
+from spindle.common.text import count_noun, size_text
 from spindle.planner.layout import Layout
 from spindle.planner.limits import PlanLimits
 from spindle.planner.plan import BindingLimit, Infeasible

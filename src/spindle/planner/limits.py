@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from spindle.common.sizes import size_text
+from spindle.common.text import size_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ partition has at most one move in a round, so its replicas change one after the 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from spindle.common.sizes import size_text
+from spindle.common.text import size_text
 from spindle.planner.free_space import FreeSpaceIndex
 from spindle.planner.infeasibility import refuse_space
 from spindle.planner.layout import Layout

@@ -15,7 +15,7 @@ from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import NO_LEADER, TopicPartition
-from spindle.common.sizes import size_text
+from spindle.common.text import size_text
 from spindle.common.uuids import DIRECTORY_LOST
 from spindle.log.log import Log
 from spindle.metadata.partitions import PartitionRegistration

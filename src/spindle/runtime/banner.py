@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from spindle import __version__
 from spindle.common.ids import Endpoint
-from spindle.common.sizes import size_text
+from spindle.common.text import size_text
 from spindle.common.uuids import uuid_text
 from spindle.config.node_config import NodeConfig
 from spindle.disks.identity import DirectoryIdentities

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TRANSACTIONS_TOPIC, TopicPartition
-from spindle.common.log_text import quoted
 from spindle.common.log_throttle import LogThrottle
+from spindle.common.text import quoted
 from spindle.serving.context import RequestContext
 
 log = logging.getLogger(__name__)

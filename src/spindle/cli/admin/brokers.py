@@ -8,7 +8,7 @@ import click
 from spindle.cli.admin.output import YES, confirm, show_rows
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
-from spindle.cli.numbers import WholeRange
+from spindle.cli.parameter_types import WholeRange
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.client.admin.cluster import describe_brokers, unregister_broker
 from spindle.client.blocking.client import WireClient

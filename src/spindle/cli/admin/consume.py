@@ -9,7 +9,7 @@ import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
-from spindle.cli.numbers import FiniteRange, WholeRange
+from spindle.cli.parameter_types import FiniteRange, WholeRange
 from spindle.cli.tools.consumption import (
     Consumption,
     NoNewRecords,

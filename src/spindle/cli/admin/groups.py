@@ -10,9 +10,9 @@ import click
 
 from spindle.cli.admin.output import YES, Cell, confirm, show_rows
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.durations import DurationMs
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
+from spindle.cli.parameter_types import DurationMs
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.cli.table import table_lines
 from spindle.cli.tools.groups_text import (

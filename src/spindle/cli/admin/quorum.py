@@ -11,7 +11,7 @@ from spindle.cli.admin.output import YES, confirm, show_rows
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
-from spindle.cli.numbers import WholeRange
+from spindle.cli.parameter_types import WholeRange
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.cli.tools.bootstrap import properties_of
 from spindle.cli.tools.quorum_voter import joining_voter

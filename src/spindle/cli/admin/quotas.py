@@ -10,7 +10,7 @@ import click
 from spindle.cli.admin.output import show_rows
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
-from spindle.cli.key_values import parse_key_values
+from spindle.cli.parameter_types import parse_key_values
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.client.admin.quotas import (
     CLIENT_ID,

@@ -11,8 +11,8 @@ import click
 
 from spindle.cli.admin.output import show_rows
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.durations import DurationMs
 from spindle.cli.examples import examples
+from spindle.cli.parameter_types import DurationMs
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.client.admin.delegation_tokens import (
     KnownToken,

@@ -10,9 +10,7 @@ import click
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
-from spindle.cli.key_values import parse_key_values
-from spindle.cli.numbers import WholeRange
-from spindle.cli.partition_type import PARTITION
+from spindle.cli.parameter_types import PARTITION, WholeRange, parse_key_values
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.cli.table import table_lines
 from spindle.cli.tools.topic_filter import is_internal

@@ -9,11 +9,9 @@ import click
 
 from spindle.cli.admin.output import YES, confirm, show_rows
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.durations import DurationMs
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
-from spindle.cli.numbers import WholeRange
-from spindle.cli.partition_type import PARTITION
+from spindle.cli.parameter_types import PARTITION, DurationMs, WholeRange
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.cli.tools.transactions_text import transaction_json
 from spindle.client.admin.hanging_transactions import find_hanging, long_transactions

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from spindle.cli.table import narrowed_table_lines
 from spindle.common.errors import ErrorCode
-from spindle.common.sizes import size_text
+from spindle.common.text import size_text
 
 if TYPE_CHECKING:
     from spindle.audit.cluster_audit import ClusterAudit

@@ -18,8 +18,7 @@ from spindle.cli.audit.scrub import scrub_document, scrub_lines
 from spindle.cli.client_options import COMMAND_CONFIG
 from spindle.cli.examples import examples
 from spindle.cli.html.html_option import HTML, write_page
-from spindle.cli.numbers import WholeRange
-from spindle.cli.sizes import parse_size
+from spindle.cli.parameter_types import WholeRange, parse_size
 from spindle.cli.terminal import Line, show
 from spindle.cli.tools.failures import FAILURES, failure
 

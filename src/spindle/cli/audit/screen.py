@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from spindle.cli.table import table_lines
 from spindle.cli.terminal import BAD, QUIET, TITLE, UNUSUAL, Line, blocks_text, shortened, wrapped
-from spindle.common.sizes import size_text
-from spindle.common.text import count_noun
+from spindle.common.text import count_noun, size_text
 
 # `spindle.audit` needs an extra; the help of the command does not.
 if TYPE_CHECKING:

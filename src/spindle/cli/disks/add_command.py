@@ -7,7 +7,7 @@ import click
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.disks.replica_lines import altered_document, replica_lines, stray_lines
 from spindle.cli.examples import examples
-from spindle.cli.numbers import WholeRange
+from spindle.cli.parameter_types import WholeRange
 from spindle.client.admin.disks import alter_disks
 from spindle.client.blocking.client import WireClient
 from spindle.common.uuids import uuid_text

@@ -6,9 +6,8 @@ import time
 import click
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.durations import DurationMs
 from spindle.cli.examples import examples
-from spindle.cli.numbers import WholeRange
+from spindle.cli.parameter_types import DurationMs, WholeRange
 from spindle.client.admin.cordons import cordon, shown_path
 from spindle.client.blocking.client import WireClient
 from spindle.config.cordon_notes import CordonNote

@@ -18,14 +18,14 @@ from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.history.forecast_options import HISTORY
 from spindle.cli.history.forecast_text import forecast_document, time_to_full_text
-from spindle.cli.numbers import WholeRange
+from spindle.cli.parameter_types import WholeRange
 from spindle.cli.table import table_lines
 from spindle.cli.terminal import shortened
 from spindle.client.admin.cluster import describe_brokers
 from spindle.client.blocking.client import WireClient
 from spindle.client.cluster_metadata import no_broker_text
 from spindle.client.disks import DiskView
-from spindle.common.sizes import size_text
+from spindle.common.text import size_text
 from spindle.common.uuids import uuid_text
 from spindle.operations.forecasts import ClusterForecast
 from spindle.operations.history_folder import read_history

@@ -15,12 +15,11 @@ from spindle.cli.disks.replica_lines import (
     stray_lines,
 )
 from spindle.cli.examples import examples
-from spindle.cli.numbers import WholeRange
-from spindle.cli.partition_type import PARTITION
+from spindle.cli.parameter_types import PARTITION, WholeRange
 from spindle.client.admin.disks import alter_disks
 from spindle.client.blocking.client import WireClient
 from spindle.common.ids import TopicPartition
-from spindle.common.printable import printable
+from spindle.common.text import printable
 from spindle.common.uuids import uuid_text
 from spindle.disks.alter_disks import DirectoryAction, DirectoryInUse
 

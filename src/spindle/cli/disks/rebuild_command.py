@@ -13,8 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
-from spindle.cli.numbers import WholeRange
-from spindle.cli.partition_type import PARTITION
+from spindle.cli.parameter_types import PARTITION, WholeRange
 from spindle.client.blocking.client import WireClient
 from spindle.common.ids import TopicPartition
 from spindle.operations.events import (

@@ -14,7 +14,7 @@ from spindle.cli.disks.replica_lines import (
     replica_lines,
 )
 from spindle.cli.examples import examples
-from spindle.cli.numbers import WholeRange
+from spindle.cli.parameter_types import WholeRange
 from spindle.client.admin.disks import alter_disks
 from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ErrorCode

@@ -21,8 +21,7 @@ from spindle.cli.disks.state_text import (
 )
 from spindle.cli.terminal import BAD, QUIET, TITLE, UNUSUAL, Line, blocks_text, shortened
 from spindle.client.disks import DiskView, MoveView
-from spindle.common.sizes import size_text
-from spindle.common.text import duration_text
+from spindle.common.text import duration_text, size_text
 from spindle.operations.events import rebuild_text
 
 _UNKNOWN: Final = "-"

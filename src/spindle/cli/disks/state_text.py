@@ -6,8 +6,7 @@ from typing import Final
 
 from spindle.cli.disks.broker_poll import BrokerReport
 from spindle.client.disks import CordonView, DiskView, MoveView, RebuildView
-from spindle.common.sizes import size_text
-from spindle.common.text import count_noun
+from spindle.common.text import count_noun, size_text
 
 CONFIGURATION: Final = "configuration"
 _HANGS_AFTER_MS: Final = 2_000

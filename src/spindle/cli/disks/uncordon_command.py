@@ -7,7 +7,7 @@ import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
-from spindle.cli.numbers import WholeRange
+from spindle.cli.parameter_types import WholeRange
 from spindle.client.admin.cordons import shown_path, uncordon
 from spindle.client.blocking.client import WireClient
 

@@ -19,7 +19,7 @@ from spindle.cli.disks.rates import BrokerRates, DiskRate, MoveRate, OperationRa
 from spindle.cli.disks.screen import BrokerPicture, watch_lines
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
-from spindle.cli.numbers import WholeRange
+from spindle.cli.parameter_types import WholeRange
 from spindle.cli.repetition import COUNT, interval_option
 from spindle.cli.terminal import Line, shows_blocks
 from spindle.client.blocking.client import WireClient

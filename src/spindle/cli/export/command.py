@@ -18,9 +18,8 @@ from spindle.cli.examples import examples
 from spindle.cli.export.places import place_options
 from spindle.cli.export.screen import progress_bar, result_document, result_lines
 from spindle.cli.failure import CommandFailed
-from spindle.cli.numbers import FiniteRange, WholeRange
+from spindle.cli.parameter_types import FiniteRange, WholeRange, parse_size
 from spindle.cli.renamed_option import RenamedOption
-from spindle.cli.sizes import parse_size
 from spindle.cli.tools.bootstrap import properties_of
 from spindle.cli.tools.failures import FAILURES, failure
 

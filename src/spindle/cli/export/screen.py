@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from spindle.cli.table import table_lines
-from spindle.common.sizes import size_text
-from spindle.common.text import count_noun
+from spindle.common.text import count_noun, size_text
 from spindle.common.uuids import uuid_text
 
 if TYPE_CHECKING:

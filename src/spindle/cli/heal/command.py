@@ -5,15 +5,14 @@ from pathlib import Path
 import click
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.durations import DurationMs
 from spindle.cli.examples import examples
 from spindle.cli.heal.fill_options import fill_options, healing_limits
 from spindle.cli.heal.time_window import HoursParameter
 from spindle.cli.history.forecast_options import forecast_options
+from spindle.cli.parameter_types import DurationMs, parse_size
 from spindle.cli.plan.plan_command import limit_options, limits_of
 from spindle.cli.progress import aborted_by_interrupt, printing
 from spindle.cli.renamed_option import RenamedOption
-from spindle.cli.sizes import parse_size
 from spindle.client.blocking.client import WireClient
 from spindle.operations import (
     Cancellation,

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from spindle.cli.numbers import FiniteRange
+from spindle.cli.parameter_types import FiniteRange
 from spindle.cli.renamed_option import RenamedOption
 from spindle.planner.healing import HealingLimits
 

@@ -18,7 +18,7 @@ from spindle.cli.table import narrowed_table_lines
 from spindle.cli.terminal import QUIET, UNUSUAL, Line, show, wrapped
 from spindle.client.blocking.client import WireClient
 from spindle.common.ids import TopicPartition
-from spindle.common.sizes import size_text
+from spindle.common.text import size_text
 from spindle.operations import history
 from spindle.operations.history import DirectoryForecast
 from spindle.planner.forecast.growth import PartitionRates

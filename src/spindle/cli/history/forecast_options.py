@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from spindle.cli.durations import DurationMs
+from spindle.cli.parameter_types import DurationMs
 
 HISTORY: Final = click.option(
     "--history",

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from spindle.common.sizes import size_text
-from spindle.common.text import span_text
+from spindle.common.text import size_text, span_text
 from spindle.planner.forecast.time_to_full import Filling, TimeToFull
 
 _DAY_S: Final = 86_400.0

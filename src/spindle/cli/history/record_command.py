@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.durations import DurationMs
 from spindle.cli.examples import examples
+from spindle.cli.parameter_types import DurationMs
 from spindle.client.blocking.client import WireClient
 from spindle.operations.events import ProgressEvent
 from spindle.operations.history import SampleFailed, keep_recording, record

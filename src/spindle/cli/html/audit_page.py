@@ -20,8 +20,7 @@ from spindle.cli.html.frame import (
     time_text,
 )
 from spindle.cli.html.markup import Markup, element, joined
-from spindle.common.sizes import size_text
-from spindle.common.text import count_noun, duration_text
+from spindle.common.text import count_noun, duration_text, size_text
 
 _MAX_LISTED: Final = 2_000
 """Maximum number of findings that the page lists; each kind of a directory gets an equal share."""

@@ -19,8 +19,7 @@ from spindle.cli.html.frame import (
 )
 from spindle.cli.html.markup import Markup
 from spindle.cli.html.plan_figures import fill_of
-from spindle.common.sizes import size_text
-from spindle.common.text import span_text
+from spindle.common.text import size_text, span_text
 from spindle.planner.forecast.time_to_full import Filling
 
 _NUMBER: Final = "number"

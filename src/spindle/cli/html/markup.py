@@ -3,7 +3,7 @@
 from html import escape
 from typing import Final
 
-from spindle.common.printable import printable
+from spindle.common.text import printable
 
 _WITHOUT_END: Final = frozenset({"meta", "rect", "line", "br"})
 

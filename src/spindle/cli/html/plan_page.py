@@ -24,8 +24,7 @@ from spindle.cli.html.frame import (
 )
 from spindle.cli.html.markup import Markup, element, joined
 from spindle.cli.html.plan_figures import fill_counts, fill_of, largest_flows, peak_bytes
-from spindle.common.sizes import size_text
-from spindle.common.text import count_noun, duration_text, span_text
+from spindle.common.text import count_noun, duration_text, size_text, span_text
 
 _MS: Final = 1000
 _MAX_SHOWN_DIRECTORIES: Final = 40

@@ -13,14 +13,14 @@ plan = LazyGroup(
     help="Plan moves of replicas between log directories and brokers. Nothing is moved.",
     sections={
         "Commands": {
-            "balance": (f"{_PLAN}.balance_command:balance_command", "Fill directories equally."),
-            "drain": (f"{_PLAN}.drain_command:drain_command", "Empty a broker or a directory."),
+            "balance": (f"{_PLAN}.goal_commands:balance_command", "Fill directories equally."),
+            "drain": (f"{_PLAN}.goal_commands:drain_command", "Empty a broker or a directory."),
             "decommission": (
-                f"{_PLAN}.decommission_command:decommission_command",
+                f"{_PLAN}.goal_commands:decommission_command",
                 "Empty a broker that will leave the cluster.",
             ),
             "heal": (
-                f"{_PLAN}.heal_command:heal_command",
+                f"{_PLAN}.goal_commands:heal_command",
                 "Relieve directories that are too full or have failed.",
             ),
             "what-if": (

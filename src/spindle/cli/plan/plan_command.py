@@ -16,12 +16,11 @@ from spindle.cli.failure import CommandFailed
 from spindle.cli.history.forecast_options import forecast_options
 from spindle.cli.html.html_option import HTML, write_page
 from spindle.cli.html.plan_page import plan_page
-from spindle.cli.numbers import FiniteRange, WholeRange
+from spindle.cli.parameter_types import FiniteRange, WholeRange, parse_size
 from spindle.cli.plan.documents import head_document, plan_document, refusal_document
 from spindle.cli.plan.forecast_text import forecast_lines
 from spindle.cli.plan.plan_text import note_lines, plan_lines
 from spindle.cli.renamed_option import RenamedOption
-from spindle.cli.sizes import parse_size
 from spindle.cli.terminal import Line, show
 from spindle.client.blocking.client import WireClient
 from spindle.common.text import count_noun

@@ -6,8 +6,7 @@ from typing import Final
 
 from spindle.cli.table import table_lines
 from spindle.cli.terminal import BAD, QUIET, UNUSUAL, Line, blocks_text, shortened, wrapped
-from spindle.common.sizes import size_text
-from spindle.common.text import count_noun, duration_text
+from spindle.common.text import count_noun, duration_text, size_text
 from spindle.operations.directories import directory_names
 from spindle.planner.leaders import leaders_of_plan
 from spindle.planner.limits import PlanLimits

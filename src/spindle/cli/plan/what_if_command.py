@@ -3,9 +3,9 @@
 import click
 
 from spindle.cli.examples import examples
+from spindle.cli.parameter_types import size_of
 from spindle.cli.plan.place import parse_place
 from spindle.cli.plan.plan_command import SPREAD, PlanGoal, plan_command
-from spindle.cli.sizes import size_of
 from spindle.client.blocking.client import WireClient
 from spindle.operations import plan
 from spindle.operations.plan import ClusterPlan, PlanSettings

@@ -6,8 +6,8 @@ from functools import cached_property, partial
 from typing import Final, TypeAlias
 
 from spindle import __version__
-from spindle.cli.tools.java_text import java_double
 from spindle.common.ids import Endpoint
+from spindle.common.java_text import java_double
 from spindle.common.security_protocol import SecurityProtocol
 from spindle.common.uuids import uuid_text
 from spindle.config.broker_synonyms import broker_key

@@ -20,8 +20,7 @@ from spindle.client.cluster_metadata import ClusterView, PartitionView
 from spindle.client.disks import DiskView
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.common.sizes import size_text
-from spindle.common.text import count_noun
+from spindle.common.text import count_noun, size_text
 from spindle.operations.throttles import has_throttle
 
 FULL: Final = 0.9

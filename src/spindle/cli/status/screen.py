@@ -7,8 +7,7 @@ from spindle.cli.status.cluster_status import Problem, Status
 from spindle.cli.table import table_lines
 from spindle.client.admin.cluster import QuorumDescription
 from spindle.client.disks import DiskView
-from spindle.common.sizes import size_text
-from spindle.common.text import count_noun, join_first
+from spindle.common.text import count_noun, join_first, size_text
 from spindle.operations.throttles import BETWEEN_BROKERS, BETWEEN_DIRECTORIES
 
 _MAX_SHOWN: Final = 10

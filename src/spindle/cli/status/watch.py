@@ -12,7 +12,7 @@ from spindle.cli.status.cluster_status import Problem, Status, take_status
 from spindle.cli.status.notification import Notifier, Targets, changes_of
 from spindle.cli.tools.failures import FAILURES, failure
 from spindle.client.blocking.client import WireClient
-from spindle.common.printable import printable
+from spindle.common.text import printable
 
 NEEDS_ATTENTION: Final = 3
 """The exit code if something needs attention; 1 means that the check failed."""

@@ -10,8 +10,7 @@ from spindle.cli.output_mode import Dialect, dialect_of
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.uuids import uuid_from_random, uuid_text
-from spindle.config.node_config import NodeConfig
-from spindle.config.property_file import load_node_config
+from spindle.config.node_config import NodeConfig, load_node_config
 
 
 @click.group(

@@ -9,7 +9,6 @@ from spindle.cli.tools.bootstrap import connect_as
 from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.failures import ToolFailed, UsageError, executing
 from spindle.cli.tools.groups_text import listing_json, titled
-from spindle.cli.tools.hashmap_order import in_map_order, string_hash
 from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
@@ -20,6 +19,7 @@ from spindle.cli.tools.options import (
     Options,
 )
 from spindle.client.admin.groups import CONSUMER_PROTOCOLS, GroupListing, list_all_groups
+from spindle.common.java_text import in_map_order, string_hash
 
 _HEAD: Final = ("GROUP", "TYPE", "PROTOCOL")
 _TYPES: Final = ("classic", "consumer", "share", "streams")

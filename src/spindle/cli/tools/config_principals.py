@@ -10,12 +10,12 @@ import click
 
 from spindle.cli.tools.config_entities import CLIENTS, DEFAULT_NAME, IPS, USERS, Entities
 from spindle.cli.tools.failures import ToolFailed
-from spindle.cli.tools.java_text import java_double
 from spindle.client.admin import quotas, scram
 from spindle.client.admin.quotas import CLIENT_ID, IP, USER, QuotaEntry, QuotaFilter
 from spindle.client.admin.refusals import exception_class, refusal_text
 from spindle.client.admin.scram import DescribedScramUser, NewCredential
 from spindle.client.blocking.client import WireClient
+from spindle.common.java_text import java_double
 from spindle.security.scram import DEFAULT_ITERATIONS, MIN_ITERATIONS, SCRAM_MECHANISMS
 
 _ENTITY: Final = {USERS: USER, CLIENTS: CLIENT_ID, IPS: IP}

@@ -8,7 +8,6 @@ import click
 from spindle.cli.tools.bootstrap import connect_as
 from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.failures import ToolFailed
-from spindle.cli.tools.hashmap_order import in_map_order, partition_hash
 from spindle.cli.tools.json_file import (
     COMMAND,
     entries,
@@ -29,6 +28,7 @@ from spindle.client.admin.records import delete_records as delete
 from spindle.client.admin.refusals import exception_text
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
+from spindle.common.java_text import in_map_order, partition_hash
 
 DECLARATION: Final = Declaration(
     "Delete the records of partitions before given offsets.",

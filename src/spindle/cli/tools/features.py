@@ -11,7 +11,6 @@ from spindle.cli.storage.dependencies import dependencies_of, dependency_lines
 from spindle.cli.tools.bootstrap import connect_either
 from spindle.cli.tools.command import Body, ToolCommand, ToolGroup
 from spindle.cli.tools.failures import ToolFailed, UsageError
-from spindle.cli.tools.hashmap_order import in_map_order, string_hash
 from spindle.cli.tools.options import (
     BOOTSTRAP_CONTROLLER,
     BOOTSTRAP_SERVER,
@@ -32,6 +31,7 @@ from spindle.client.admin.refusals import refusal_text
 from spindle.client.blocking.client import WireClient
 from spindle.client.cluster_metadata import BrokerAddress
 from spindle.common.errors import ApiError, ConfigError
+from spindle.common.java_text import in_map_order, string_hash
 from spindle.local.formatting.feature_levels import parse_feature, parse_release
 from spindle.metadata.features import (
     FEATURES,

@@ -23,7 +23,6 @@ from spindle.cli.tools.groups_text import (
     reset_lines,
     state_lines,
 )
-from spindle.cli.tools.hashmap_order import in_map_order, string_hash
 from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
@@ -44,6 +43,7 @@ from spindle.client.admin.refusals import refusal_text
 from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.common.java_text import in_map_order, string_hash
 from spindle.coordinator.consumer.subscriptions import check_regex
 from spindle.protocol.sentinels import LATEST
 

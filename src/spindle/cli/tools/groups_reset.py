@@ -11,7 +11,6 @@ from typing import Final
 import click
 
 from spindle.cli.tools.failures import ToolFailed, UsageError
-from spindle.cli.tools.hashmap_order import in_map_order, partition_hash
 from spindle.cli.tools.kafka_log import log_line
 from spindle.cli.tools.options import Options
 from spindle.client.admin.groups import committed_offsets
@@ -19,6 +18,7 @@ from spindle.client.admin.refusals import exception_class
 from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.common.java_text import in_map_order, partition_hash
 from spindle.protocol.sentinels import EARLIEST, LATEST
 
 SCENARIOS: Final = (

@@ -9,7 +9,6 @@ import click
 from spindle.cli.tools.bootstrap import connect_as
 from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.failures import ToolFailed, failure
-from spindle.cli.tools.hashmap_order import in_map_order, partition_hash, string_hash
 from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
@@ -26,6 +25,7 @@ from spindle.client.cluster_metadata import BrokerAddress, no_broker_text
 from spindle.client.log_dirs import LogDirView
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.common.java_text import in_map_order, partition_hash, string_hash
 
 SOME_ARE_SILENT: Final = 1
 """The exit code if a broker did not answer, as that of `spindle disks list`."""

@@ -4,11 +4,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spindle.cli.tools.hashmap_order import in_map_order, string_hash
 from spindle.client.admin.configs import ReportedConfig, ReportedSource
 from spindle.client.admin.partitions import Reassignment
 from spindle.client.admin.topics import PartitionDescription, TopicDescription
 from spindle.common.ids import NO_LEADER, TopicPartition
+from spindle.common.java_text import in_map_order, string_hash
 from spindle.common.uuids import ZERO_UUID, uuid_text
 
 _MIN_ISR: Final = "min.insync.replicas"

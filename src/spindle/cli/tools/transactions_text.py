@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from spindle.cli.table import tabbed_lines
-from spindle.cli.tools.hashmap_order import in_map_order, partition_hash
 from spindle.client.admin.hanging_transactions import OpenTransaction
 from spindle.client.admin.transactions import (
     ActiveProducer,
     TransactionDescription,
     TransactionListing,
 )
+from spindle.common.java_text import in_map_order, partition_hash
 
 _NONE: Final = "None"
 _MINUTE_MS: Final = 60_000

@@ -8,8 +8,7 @@ from click.core import ParameterSource
 
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
-from spindle.cli.key_values import parse_key_values
-from spindle.cli.numbers import WholeRange
+from spindle.cli.parameter_types import WholeRange, parse_key_values
 from spindle.cli.up.foreground import ForegroundCluster
 from spindle.local.cluster_spec import ClusterSpec
 from spindle.local.tcp_ports import MAX_PORT, free_ports, obstacle

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from spindle.common.errors import ErrorCode
-from spindle.common.log_text import listed, quoted
+from spindle.common.text import listed, quoted
 from spindle.coordinator.classic.classic_group import ClassicGroup, GroupState
 from spindle.coordinator.classic.group_record import group_record
 from spindle.coordinator.classic.member import ClassicMember

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
-from spindle.common.log_text import quoted
+from spindle.common.text import quoted
 from spindle.common.uuids import Uuid
 from spindle.coordinator.consumer.assignors import ASSIGNORS, AssignorInput, Subscriber
 from spindle.coordinator.consumer.consumer_group import ConsumerGroup

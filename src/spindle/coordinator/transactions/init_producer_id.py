@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.coordinator.transactions.config import TransactionsConfig
+from spindle.coordinator.config import TransactionsConfig
 from spindle.coordinator.transactions.metadata import (
     NO_TIMEOUT_MS,
     TransactionMetadata,

@@ -16,10 +16,10 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.common.log_text import listed, quoted
+from spindle.common.text import listed, quoted
+from spindle.coordinator.config import TransactionsConfig
 from spindle.coordinator.coordinator_result import CoordinatorResult, Transaction
 from spindle.coordinator.ports import ShardRecordFormat
-from spindle.coordinator.transactions.config import TransactionsConfig
 from spindle.coordinator.transactions.end_txn import EndRequest, ended, fenced
 from spindle.coordinator.transactions.init_producer_id import (
     NewProducerId,

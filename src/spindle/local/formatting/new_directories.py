@@ -1,7 +1,7 @@
 """Formatting the new disks of a node, as `spindle storage format --ignore-formatted` does."""
 
 from spindle.common.filesystem import OsFileSystem
-from spindle.config.property_file import load_node_config
+from spindle.config.node_config import load_node_config
 from spindle.disks.identity import load_ensemble
 from spindle.local.errors import ClusterError, FormatError
 from spindle.local.formatting.format_node import format_node

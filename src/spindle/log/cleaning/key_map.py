@@ -7,7 +7,7 @@ hashes of 16 bytes in one table of fixed size, and walks over whole chunks of ba
 from typing import Final, NamedTuple, Protocol
 
 from spindle.common.ports import Bytes
-from spindle.log.segments.index_progress import IndexPoint, IndexProgress
+from spindle.log.segments.segment import IndexPoint, IndexProgress
 from spindle.protocol.records.batch import BatchHeader
 
 _BYTES_PER_KEY: Final = 160

@@ -19,7 +19,7 @@ from spindle.log.cleaning.key_map import (
     FilteredRecords,
     MapSize,
 )
-from spindle.log.segments.index_progress import IndexPoint, IndexProgress
+from spindle.log.segments.segment import IndexPoint, IndexProgress
 from spindle.protocol.records.batch import DELETE_HORIZON_FLAG, BatchHeader
 from spindle.protocol.records.compression import MODERATE_BYTES
 

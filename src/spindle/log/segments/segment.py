@@ -22,12 +22,9 @@ from spindle.log.formats.names import (
 )
 from spindle.log.log_config import LogConfig
 from spindle.log.open_files import FileHandles
-from spindle.log.segments.batch_cut import cut_at_batch
 from spindle.log.segments.file_range import FileRange
-from spindle.log.segments.index_progress import IndexPoint, IndexProgress
 from spindle.log.segments.offset_index import OffsetIndex
 from spindle.log.segments.preallocation import Preallocation
-from spindle.log.segments.read_positions import ReadPositions
 from spindle.log.segments.time_index import TimeIndex
 from spindle.log.segments.transaction_index import TransactionIndex
 from spindle.protocol.records.batch import (
@@ -48,6 +45,62 @@ _LAST_OFFSET_DELTA_POSITION: Final = 23
 _NOTHING: Final = memoryview(b"")
 
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+
+class IndexPoint(NamedTuple):
+    """A batch that gets index entries: its last offset and its position, and the largest timestamp
+    up to there with the last offset of its batch.
+    """
+
+    last_offset: int
+    position: int
+    max_timestamp: int
+    max_timestamp_offset: int
+
+
+class IndexProgress(NamedTuple):
+    """The state that decides when a segment gets its next index entries."""
+
+    max_timestamp: int
+    max_timestamp_offset: int
+    bytes_since_entry: int
+
+
+class ReadPositions:
+    """The start and the end of the last read of a segment.
+
+    The next read mostly begins at one of them: the same reader continues at the end, and another
+    reader of the same records begins at the start. Such a read needs no index look-up.
+    """
+
+    __slots__ = ("_end_offset", "_end_position", "_start_offset", "_start_position")
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget the last read, because the segment was cut."""
+        self._start_offset = self._end_offset = -1
+        self._start_position = self._end_position = 0
+
+    def at(self, offset: int) -> int | None:
+        """Return the position of the batch with `offset`, if a read began or ended there."""
+        if offset == self._end_offset:
+            return self._end_position
+        return self._start_position if offset == self._start_offset else None
+
+    def note(self, offset: int, position: int, end_offset: int, end_position: int) -> None:
+        """Store a read: its offset, the offset after it, and both positions."""
+        self._start_offset, self._start_position = offset, position
+        self._end_offset, self._end_position = end_offset, end_position
+
+
+class WholeBatches(NamedTuple):
+    """The end of the whole batches, and the start and base offset of the last one."""
+
+    end: int
+    last: int
+    last_base_offset: int
 
 
 class ScannedBatch(NamedTuple):
@@ -537,3 +590,31 @@ class Segment:
             next_offset = header.next_offset
             end = position + header.size_bytes
         return next_offset, end
+
+
+def cut_at_batch(data: memoryview, end_offset: int) -> WholeBatches:
+    """Return the part of `data` that consists of whole batches below `end_offset`.
+
+    The caller guarantees that the first batch is whole and below `end_offset`. If a length is
+    impossible, the batches before it are returned, so that readers get as far as the damage.
+
+    Raises:
+        CorruptRecords: the first bytes are not a batch.
+    """
+    position = 0
+    last = 0
+    last_base_offset = 0
+    limit = len(data) - LOG_OVERHEAD_BYTES
+    unpack = _OFFSET_AND_LENGTH.unpack_from
+    while position <= limit:
+        base_offset, length = unpack(data, position)
+        if base_offset >= end_offset or position + length > limit:
+            break
+        if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+            if position:
+                break
+            raise CorruptRecords(f"batch at byte {position} of a read: length {length}")
+        last = position
+        last_base_offset = base_offset
+        position += length + LOG_OVERHEAD_BYTES
+    return WholeBatches(position, last, last_base_offset)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from spindle.client.log_dirs import LogDirView
-from spindle.common.sizes import size_text
+from spindle.common.text import size_text
 from spindle.operations.execution.active_moves import ActiveMoves
 from spindle.operations.reassignment import Plan, Replica
 

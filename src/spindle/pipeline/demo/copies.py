@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from spindle.common.sizes import size_text
+from spindle.common.text import size_text
 from spindle.pipeline.demo.proof import Fingerprint, fingerprint_of_rows
 from spindle.pipeline.demo.screen import Screen
 

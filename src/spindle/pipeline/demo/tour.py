@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.settings import client_settings
-from spindle.common.sizes import size_text
+from spindle.common.text import size_text
 from spindle.pipeline.demo import flights, questions, sending
 from spindle.pipeline.demo.copies import Copies
 from spindle.pipeline.demo.node import LOG_DIRECTORIES, DemoError, DemoLayout, DemoNode

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from spindle.common.errors import LogDirectoryFailed
-from spindle.common.sizes import size_text
+from spindle.common.text import size_text
 from spindle.config.broker_values import BrokerValues
 from spindle.disks.cleaner import CleanerCounts
 from spindle.disks.cleaning_rate import CleaningRate

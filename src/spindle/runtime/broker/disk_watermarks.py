@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from spindle.common.sizes import size_text
+from spindle.common.text import size_text
 from spindle.config.broker_keys.spindle import CORDON_HIGH_WATERMARK, CORDON_LOW_WATERMARK
 from spindle.config.broker_values import BrokerValues
 from spindle.disks.fill_watermarks import Space, Watermarks, nearly_full, used_share

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from spindle.common.ids import NO_LEADER
-from spindle.common.log_text import MAX_NAMED, listed
-from spindle.common.text import join_first
+from spindle.common.text import MAX_NAMED, join_first, listed
 from spindle.common.uuids import uuid_text
 from spindle.metadata.cluster import BrokerRegistration
 from spindle.metadata.partitions import PartitionRegistration

@@ -9,7 +9,7 @@ requests that describe, list or delete groups get it at once.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
@@ -65,12 +65,31 @@ from spindle.protocol.messages.txn_offset_commit import (
 from spindle.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
 from spindle.protocol.records.control import EndTransactionMarker
 from spindle.replicas.metadata_view import MetadataView
-from spindle.runtime.coordinator.group_load_totals import NOTHING_LOADED
 from spindle.runtime.coordinator.offset_verification import OffsetVerification, VerifyOffsets
 from spindle.runtime.coordinator.shard_driver import ShardDriver, ShardState
 from spindle.runtime.coordinator.shard_table import ShardTable
 from spindle.runtime.coordinator.shard_work import Operation, ResponseT
 from spindle.runtime.coordinator.shard_writer import Clock, CoordinatorLog, ShardSettings
+
+
+class GroupLoadTotals(NamedTuple):
+    """Totals of the shards that were loaded together, for one line in the log."""
+
+    partitions: int
+    groups: int
+    records: int
+
+    def plus(self, shard: ShardDriver[GroupShard]) -> "GroupLoadTotals":
+        """Return the totals with a shard that has just been loaded."""
+        return GroupLoadTotals(
+            self.partitions + 1,
+            self.groups + len(shard.shard.groups),
+            self.records + shard.loaded_records,
+        )
+
+
+NOTHING_LOADED: Final = GroupLoadTotals(0, 0, 0)
+
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.common.log_text import quoted
+from spindle.common.text import quoted
 from spindle.coordinator.transactions.shard import TransactionShard
 from spindle.coordinator.transactions.transaction_table import MarkedTransaction
 from spindle.coordinator.transactions.txn_markers import (

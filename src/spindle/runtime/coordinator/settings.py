@@ -1,8 +1,12 @@
 """The settings of the coordinators, from the node's configuration."""
 
 from spindle.config.node_config import NodeConfig
-from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig, MigrationPolicy
-from spindle.coordinator.transactions.config import TransactionsConfig
+from spindle.coordinator.config import (
+    ConsumerGroupConfig,
+    GroupCoordinatorConfig,
+    MigrationPolicy,
+    TransactionsConfig,
+)
 from spindle.runtime.coordinator.shard_writer import ShardSettings
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TRANSACTIONS_TOPIC, TopicPartition
-from spindle.coordinator.transactions.config import TransactionsConfig
+from spindle.coordinator.config import TransactionsConfig
 from spindle.coordinator.transactions.descriptions import (
     DescribedTransaction,
     TransactionFilter,

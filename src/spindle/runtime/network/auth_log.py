@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from spindle.common.log_text import quoted
+from spindle.common.text import quoted
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.sasl_state import SaslSession
 

@@ -12,8 +12,8 @@ from math import inf
 from typing import Any, Final, NamedTuple, cast
 
 from spindle.common.errors import ErrorCode, ProtocolViolation
-from spindle.common.log_text import quoted
 from spindle.common.ports import Bytes
+from spindle.common.text import quoted
 from spindle.protocol.api import APIS, ApiKey, request_class, response_class
 from spindle.protocol.codec import TooManyElements, decode
 from spindle.protocol.framing import SIZE, RequestHeader, read_request_header

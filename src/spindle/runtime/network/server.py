@@ -12,9 +12,9 @@ from time import perf_counter
 from typing import Final
 
 from spindle.common.errors import ErrorCode, ProtocolViolation
-from spindle.common.log_text import quoted
 from spindle.common.log_throttle import LogThrottle
 from spindle.common.ports import Bytes
+from spindle.common.text import quoted
 from spindle.protocol.api import API_VERSIONS, APIS, FETCH, PRODUCE
 from spindle.protocol.codec import TooManyElements, encode_parts
 from spindle.protocol.framing import RequestHeader, read_request_header, response_prefix

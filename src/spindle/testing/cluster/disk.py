@@ -207,14 +207,22 @@ class Disk:
             ApiError: the broker refused, because the directory is not offline or still fails, or
                 because replicas would be lost.
         """
-        from spindle.testing.cluster.directories import readmit_directory
+        # Imported here, because most tests need no client of their own.
+        from spindle.client.admin.disks import alter_disks
+        from spindle.disks.alter_disks import DirectoryAction, DirectoryInUse
+        from spindle.local.topic_admin import connected
 
         servers = self.node.bootstrap_servers
         if servers is None:
             raise ClusterError(f"node {self.node.node_id} is no broker")
-        return readmit_directory(
-            servers, self.node.node_id, str(self.path), accept_loss=accept_loss
-        )
+        broker_id, path, action = self.node.node_id, str(self.path), DirectoryAction.READMIT
+        with connected(servers) as client:
+            try:
+                return alter_disks(client, broker_id, action, path).was_formatted
+            except DirectoryInUse as refused:
+                if not accept_loss:
+                    raise
+                return alter_disks(client, broker_id, action, path, refused.replicas).was_formatted
 
     def wait_until_offline(self, timeout_s: float = _WAIT_S) -> str:
         """Return the reason when the node has given up this directory, as `spindle disks list` has

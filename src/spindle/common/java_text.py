@@ -1,4 +1,4 @@
-"""The order in which Java's hash maps yield their keys.
+"""Numbers as Java prints them, and the order in which its hash maps yield their keys.
 
 Kafka's tools print the entries of such maps, and scripts and recorded outputs contain that order.
 It follows from the hash codes alone, so the same lines can be printed here.
@@ -12,6 +12,24 @@ from spindle.common.ids import TopicPartition
 T = TypeVar("T")
 _WORD: Final = 0xFFFFFFFF
 _FIRST_CAPACITY: Final = 16
+
+
+def java_double(value: float) -> str:
+    """Return the text of `Double.toString`: plain from 0.001 up to ten million, else `digits E
+    exponent`.
+    """
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    for digits in range(1, 18):
+        text = f"{value:.{digits}e}"
+        if float(text) == value:
+            break
+    mantissa, _, exponent = text.partition("e")
+    return f"{mantissa}E{int(exponent)}"
 
 
 def string_hash(text: str) -> int:
