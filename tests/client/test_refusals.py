@@ -33,6 +33,9 @@ def test_texts() -> None:
     silent = optional_error(ErrorCode.GROUP_ID_NOT_FOUND)
     assert silent is not None
     assert exception_text(silent).endswith("Exception: The group id does not exist.")
+    cordoned = optional_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+    assert cordoned is not None
+    assert refusal_text(cordoned) == "Replica assignment is invalid."
     assert refusal_text(ApiError(ErrorCode.FENCED_LEADER_EPOCH)) == "FENCED_LEADER_EPOCH"
     unknown = optional_error(9999)
     assert unknown is not None

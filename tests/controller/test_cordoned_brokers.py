@@ -1,8 +1,7 @@
-"""Cordoned brokers: automatic placement passes them over, manual assignments are warned of."""
+"""Cordoned brokers: automatic placement passes them over, manual assignments are refused."""
 
 from typing import Any
 
-import pytest
 from controller_harness import Harness
 
 from spindle.common.errors import ErrorCode
@@ -69,13 +68,6 @@ def moved(name: str, **replicas: list[int]) -> Message:
     return AlterPartitionReassignmentsRequest(topics=[Moved(name=name, partitions=rows)])
 
 
-def warning_of(topic_name: str, partitions: str) -> str:
-    return (
-        "Broker 1 gets new replicas by a manual assignment although all its log directories are "
-        f"cordoned: topic {topic_name}, partitions {partitions}"
-    )
-
-
 async def test_automatic_placement_passes_over_a_wholly_cordoned_broker() -> None:
     node, epochs = await cluster()
     (refused,) = (await node.request(topic("e1", replication_factor=3))).topics
@@ -120,28 +112,25 @@ async def test_a_cordon_stays_in_force_while_the_same_process_registers_again() 
     assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-async def test_a_manual_assignment_on_a_cordoned_broker_is_accepted_with_a_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def warnings() -> list[str]:
-        warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-        caplog.clear()
-        return warnings
-
-    node, _ = await cluster()
-    (made,) = (await node.request(topic("m", [1, 2], [2, 3], [3, 1]))).topics
+async def test_a_manual_assignment_that_includes_a_cordoned_broker_is_refused() -> None:
+    node, epochs = await cluster()
+    await node.heartbeat(1, epochs[1], cordoned_log_dirs=[])
+    (made,) = (await node.request(topic("m", [1, 2], [2, 3]))).topics
     assert made.error_code == 0
-    assert warnings() == [warning_of("m", "0, 2")]
-    (more,) = (await node.request(grown("m", 5, [1, 3], [2, 3]))).results
-    assert more.error_code == 0
-    assert warnings() == [warning_of("m", "3")]
-    answer = await node.request(moved("m", p0=[1, 3], p1=[2, 1]))
-    assert [p.error_code for p in answer.responses[0].partitions] == [0, 0]
-    assert warnings() == [warning_of("m", "1")], "partition 0 has its replica there already"
-    trial: Any = topic("n", [1])
-    trial.validate_only = True
-    assert (await node.request(trial)).topics[0].error_code == 0
-    assert warnings() == []
+    await node.heartbeat(1, epochs[1], cordoned_log_dirs=directories(1))
+    text = "The manual partition assignment includes broker 1, but all its log directories "
+    refused = (ErrorCode.INVALID_REPLICA_ASSIGNMENT, text + "are cordoned.")
+    (made,) = (await node.request(topic("n", [2, 1]))).topics
+    assert (made.error_code, made.error_message) == refused
+    (more,) = (await node.request(grown("m", 3, [1, 3]))).results
+    assert (more.error_code, more.error_message) == refused
+    answer = await node.request(moved("m", p0=[3, 1], p1=[2, 1]))
+    assert [(p.error_code, p.error_message) for p in answer.responses[0].partitions] == [
+        refused,
+        refused,
+    ], "partition 0 has a replica there already"
+    answer = await node.request(moved("m", p0=[3, 2]))
+    assert answer.responses[0].partitions[0].error_code == 0, "away from the broker"
 
 
 async def test_below_its_level_a_reported_cordon_is_ignored() -> None:

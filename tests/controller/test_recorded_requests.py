@@ -4,7 +4,7 @@ From each record follows the request that must have caused it. Our decision on t
 give the same records, in the same order. Events of brokers are tested in `test_recorded_clusters`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -317,6 +317,16 @@ def asked_for(run: str) -> Iterator[tuple[Recorded, list[Message], list[Any]]]:
         skip = count - 1
 
 
+def assigns_cordoned_broker(records: Sequence[Message], before: MetadataImage) -> bool:
+    """Return True if a record has a replica on a broker whose directories are all cordoned."""
+    return any(
+        not before.cluster.brokers[broker_id].has_uncordoned_directory()
+        for record in records
+        if isinstance(record, PartitionRecord | PartitionChangeRecord)
+        for broker_id in record.replicas or ()
+    )
+
+
 @pytest.mark.parametrize(
     ("run", "records"),
     [
@@ -335,5 +345,7 @@ def test_requests_lead_to_the_records_of_the_recorded_controller(run: str, recor
     compared = 0
     for entry, theirs, ours in asked_for(run):
         compared += len(theirs)
+        if theirs not in ours and assigns_cordoned_broker(theirs, entry.before):
+            continue  # refused since Kafka 4.4; the records are those of Kafka 4.3.1
         assert theirs in ours, entry.offset
     assert compared == records

@@ -1,6 +1,6 @@
 """Replica assignments: check manual ones, choose the others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ports import RandomSource
@@ -42,7 +42,10 @@ def place_replicas(
 def check_manual_assignment(
     image: MetadataImage, replicas: Sequence[int], replication_factor: int | None
 ) -> None:
-    """Refuse an assignment that cannot be carried out. Cordoned brokers are accepted.
+    """Refuse an assignment that cannot be carried out, with the checks of Kafka in their order.
+
+    Since Kafka 4.4, a broker whose directories are all cordoned is refused (KIP-1066), also if it
+    has a replica already.
 
     Raises:
         ApiError: INVALID_REPLICA_ASSIGNMENT.
@@ -53,11 +56,16 @@ def check_manual_assignment(
 
     if not replicas:
         raise refuse("The manual partition assignment includes an empty replica list.")
-    for broker_id in replicas:
+    for broker_id in sorted(replicas):
         if broker_id < 0 or broker_id not in image.cluster.brokers:
             raise refuse(
                 f"The manual partition assignment includes broker {broker_id}, "
                 "but no such broker is registered."
+            )
+        if not image.cluster.brokers[broker_id].has_uncordoned_directory():
+            raise refuse(
+                f"The manual partition assignment includes broker {broker_id}, "
+                "but all its log directories are cordoned."
             )
         if replicas.count(broker_id) > 1:
             raise refuse(
@@ -69,28 +77,6 @@ def check_manual_assignment(
             "replica(s), but this is not consistent with previous partitions, which have "
             f"{replication_factor} replica(s)."
         )
-
-
-def cordon_warnings(
-    image: MetadataImage, topic: str, added: Mapping[int, Sequence[int]]
-) -> list[str]:
-    """Return a sentence for each broker whose directories are all cordoned and that a manual
-    assignment gives new replicas of the topic (KIP-1066).
-
-    Args:
-        added: the brokers that get a new replica, by partition.
-    """
-    partitions: dict[int, list[int]] = {}
-    for partition_id, brokers in added.items():
-        for broker_id in brokers:
-            broker = image.cluster.brokers.get(broker_id)
-            if broker is not None and not broker.has_uncordoned_directory():
-                partitions.setdefault(broker_id, []).append(partition_id)
-    return [
-        f"Broker {broker_id} gets new replicas by a manual assignment although all its log "
-        f"directories are cordoned: topic {topic}, partitions {', '.join(map(str, ids))}"
-        for broker_id, ids in sorted(partitions.items())
-    ]
 
 
 def new_partition(

@@ -9,7 +9,6 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import METADATA_TOPIC
 from spindle.controller.assignment import (
     check_manual_assignment,
-    cordon_warnings,
     new_partition,
     place_replicas,
 )
@@ -54,7 +53,6 @@ def create_topics(
     collisions = NameCollisions(image.topics.by_name)
     records: list[Message] = []
     results: dict[str, _Result] = {}
-    warnings: list[str] = []
     for topic in request.topics:
         if topic.name in results:
             continue
@@ -68,13 +66,11 @@ def create_topics(
             result = _Result(name=topic.name, error_code=error.code, error_message=error.message)
         else:
             records += topic_records
-            given = {a.partition_index: a.broker_ids for a in topic.assignments}
-            warnings += cordon_warnings(image, topic.name, given)
         results[topic.name] = result
     response = CreateTopicsResponse(topics=list(results.values()))
     if request.validate_only:
         return Decision(response)
-    return Decision(response, records, is_atomic=True, warnings=warnings)
+    return Decision(response, records, is_atomic=True)
 
 
 def _check_partition_limit(topics: Sequence[_Topic], context: ControllerContext) -> None:

@@ -32,8 +32,7 @@ class Decision(Generic[R]):
     `is_atomic` keeps the records in one batch. `on_append` gets the offset of the last record as
     soon as it is known, for soft state that depends on it. `kraft_version` is the level to which
     the quorum must be raised before the records are appended. `leaves_elections`: more
-    elections are due than these records contain. `warnings` are sentences for the
-    log: the request succeeds, but an operator should know them.
+    elections are due than these records contain.
     """
 
     response: R
@@ -42,7 +41,6 @@ class Decision(Generic[R]):
     on_append: Callable[[int], None] | None = None
     kraft_version: int | None = None
     leaves_elections: bool = False
-    warnings: list[str] = field(default_factory=list)
 
 
 class ConfigRules(Protocol):

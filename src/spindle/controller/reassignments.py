@@ -1,7 +1,7 @@
 """AlterPartitionReassignments and ListPartitionReassignments (KIP-455, KIP-860)."""
 
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.controller.assignment import check_manual_assignment, cordon_warnings
+from spindle.controller.assignment import check_manual_assignment
 from spindle.controller.decision import ControllerContext, Decision
 from spindle.controller.partition_change_builder import (
     Election,
@@ -36,10 +36,8 @@ def alter_partition_reassignments(
     """Start, change or (without replicas) cancel reassignments, each with its own result."""
     records: list[Message] = []
     responses: list[_TopicAnswer] = []
-    warnings: list[str] = []
     for asked in request.topics:
         answers: list[_Answer] = []
-        added: dict[int, list[int]] = {}
         for target in asked.partitions:
             code, text = ErrorCode.NONE, None
             try:
@@ -53,21 +51,19 @@ def alter_partition_reassignments(
                 )
                 if record is not None:
                     records.append(record)
-                    added[target.partition_index] = _new_replicas(image, record)
             except ApiError as error:
                 code, text = error.code, error.message
             answers.append(
                 _Answer(partition_index=target.partition_index, error_code=code, error_message=text)
             )
         responses.append(_TopicAnswer(name=asked.name, partitions=answers))
-        warnings += cordon_warnings(image, asked.name, added)
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         # Kafka tells an empty request from others by the text.
         error_message=None if request.topics else "",
         responses=responses,
     )
-    return Decision(response, records, warnings=warnings)
+    return Decision(response, records)
 
 
 def list_partition_reassignments(
@@ -126,13 +122,6 @@ def _alter(
         check_manual_assignment(image, target, None)
         _retarget(change, partition, target, allow_resize=allow_resize)
     return change.build()
-
-
-def _new_replicas(image: MetadataImage, record: PartitionChangeRecord) -> list[int]:
-    """Return the replicas that a reassignment adds to the partition."""
-    partition = image.topics.partition(record.topic_id, record.partition_id)
-    had = () if partition is None else partition.replicas
-    return [replica for replica in record.replicas or () if replica not in had]
 
 
 def _retarget(

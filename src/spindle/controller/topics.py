@@ -8,7 +8,6 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.controller.assignment import (
     check_manual_assignment,
-    cordon_warnings,
     new_partition,
     place_replicas,
 )
@@ -163,7 +162,6 @@ def create_partitions(
     _check_partition_limit(image, request.topics)
     records: list[Message] = []
     results: dict[str, _Grown] = {}
-    warnings: list[str] = []
     for topic in request.topics:
         try:
             if topic.name in duplicates:
@@ -178,14 +176,11 @@ def create_partitions(
             )
         else:
             records += added
-            if topic.assignments is not None:
-                given = {record.partition_id: record.replicas for record in added}
-                warnings += cordon_warnings(image, topic.name, given)
             results[topic.name] = _Grown(name=topic.name)
     response = CreatePartitionsResponse(results=list(results.values()))
     if request.validate_only:
         return Decision(response)
-    return Decision(response, [*records], is_atomic=True, warnings=warnings)
+    return Decision(response, [*records], is_atomic=True)
 
 
 def _check_partition_limit(image: MetadataImage, topics: Sequence[_Grow]) -> None:

@@ -244,7 +244,7 @@ def _execute(options: Options, client: WireClient, plan: Plan) -> None:
         raise ToolFailed(
             "Cannot execute because there is an existing partition assignment.  Use --additional "
             "to override this and create a new partition assignment in addition to the existing "
-            "one. The --additional option can also be used to change the throttle by resubmitting "
+            "one. The --additional flag can also be used to change the throttle by resubmitting "
             "the current reassignment.",
             TERSE,
         )

@@ -8,6 +8,7 @@ from typing import Final
 
 from spindle.client.admin.refusals import raise_refusal
 from spindle.client.blocking.client import WireClient
+from spindle.client.cluster_metadata import BrokerAddress
 from spindle.client.configs import describe_configs_request
 from spindle.config.resources import ConfigResourceType
 from spindle.protocol.messages.describe_configs import (
@@ -80,8 +81,7 @@ def describe(
     request.include_synonyms = True
 
     def attempt() -> DescribeConfigsResponse:
-        own = kind in _BROKERS_OWN and name
-        broker = client.current_view(()).broker(name) if own else None
+        broker = _broker_to_ask(client, kind, name)
         return client.ask(request, DescribeConfigsResponse, broker=broker)
 
     entries: list[ReportedConfig] = []
@@ -89,6 +89,13 @@ def describe(
         raise_refusal(result.error_code, result.error_message)
         entries += [_entry(config) for config in result.configs]
     return entries
+
+
+def _broker_to_ask(client: WireClient, kind: ConfigResourceType, name: str) -> BrokerAddress | None:
+    """Return the broker that a request is for; None for any, or for the active controller."""
+    if kind in _BROKERS_OWN and name and not client.settings.asks_controllers:
+        return client.current_view(()).broker(name)
+    return None
 
 
 def _entry(
@@ -144,8 +151,7 @@ def alter(
     )
 
     def attempt() -> IncrementalAlterConfigsResponse:
-        own = kind in _BROKERS_OWN and name
-        broker = client.current_view(()).broker(name) if own else None
+        broker = _broker_to_ask(client, kind, name)
         return client.ask(request, IncrementalAlterConfigsResponse, broker=broker)
 
     for result in client.retrying(attempt).responses:

@@ -63,6 +63,11 @@ _TEXTS: Final = {
     ),
     ErrorCode.REQUEST_TIMED_OUT: "The request timed out.",
     ErrorCode.BROKER_NOT_AVAILABLE: "The broker is not available.",
+    ErrorCode.REPLICA_NOT_AVAILABLE: (
+        "The replica is not available for the requested topic-partition. Produce/Fetch requests "
+        "and other requests intended only for the leader or follower return "
+        "NOT_LEADER_OR_FOLLOWER if the broker is not a replica of the topic-partition."
+    ),
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: (
         "The coordinator is loading and hence can't process requests."
     ),
@@ -79,6 +84,7 @@ _TEXTS: Final = {
     ErrorCode.UNSUPPORTED_VERSION: "The version of API is not supported.",
     ErrorCode.TOPIC_ALREADY_EXISTS: "Topic with this name already exists.",
     ErrorCode.NOT_CONTROLLER: "This is not the correct controller for this cluster.",
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: "Replica assignment is invalid.",
     ErrorCode.INVALID_REQUEST: (
         "This most likely occurs because of a request being malformed by the client library or "
         "the message was sent to an incompatible broker. See the broker logs for more details."

@@ -227,8 +227,6 @@ class ControllerDriver(MetadataPublisher):
 
     def _execute(self, decision: Decision[Any]) -> int:
         last_offset = self._log.append(decision)
-        for warning in decision.warnings:
-            logger.warning("%s", warning)
         if decision.leaves_elections:
             self.tasks.elect_waiting_now()
         return last_offset
