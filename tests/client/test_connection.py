@@ -213,3 +213,26 @@ def test_a_peer_that_is_another_broker_is_refused_with_the_expected_one() -> Non
     with pytest.raises(ApiError, match="this is not broker 3 of cluster ours") as raised:
         connection.receive_frame(answer(0, refusal, 5, flexible=False))
     assert raised.value.code is ErrorCode.REBOOTSTRAP_REQUIRED
+
+
+def test_apis_and_tags_of_an_unknown_release_are_passed_over() -> None:
+    connection = ClientConnection("tester")
+    connection.opening()
+    rows = table(metadata=(0, 32767), api_versions=(0, 99))
+    rows.api_keys.append(ApiVersionsResponse.ApiVersion(api_key=999, min_version=3, max_version=9))
+    body = encode(rows, 5)
+    assert body[-1] == 0  # the count of tagged fields
+    tagged = body[:-1] + b"\x01" + b"\x63\x03abc"
+    assert isinstance(connection.receive_frame(memoryview(bytes(4) + tagged)), Negotiated)
+    assert connection.versions.pick(MetadataRequest) == MetadataRequest.LAST_VERSION
+    assert connection.versions.served(999) == (3, 9)
+
+
+def test_a_peer_that_knows_later_versions_only_is_refused_by_their_range() -> None:
+    connection = negotiated(metadata=(40, 41))
+    limit = MetadataRequest.LAST_VERSION
+    with pytest.raises(
+        UnsupportedByPeer,
+        match=f"serves Metadata in versions 40 to 41, this request needs 0 to {limit}",
+    ):
+        connection.request(MetadataRequest(), MetadataResponse)

@@ -23,14 +23,11 @@ OLDER_RELEASES = ["v2.1", "v2.8", "v3.6"]
 
 # APIs that docs/reference/differences.md names: each must be absent, not partly implemented.
 NOT_SERVED = {
-    "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit",
-    "DescribeTransactions", "ListTransactions", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
-    "CreateDelegationToken", "RenewDelegationToken",
-    "ExpireDelegationToken", "DescribeDelegationToken", "ShareGroupHeartbeat",
-    "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "InitializeShareGroupState",
-    "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState",
-    "ReadShareGroupStateSummary", "DescribeShareGroupOffsets", "AlterShareGroupOffsets",
-    "DeleteShareGroupOffsets", "StreamsGroupHeartbeat", "StreamsGroupDescribe",
+    "ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge",
+    "InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState",
+    "DeleteShareGroupState", "ReadShareGroupStateSummary", "DescribeShareGroupOffsets",
+    "AlterShareGroupOffsets", "DeleteShareGroupOffsets", "StreamsGroupHeartbeat",
+    "StreamsGroupDescribe", "StreamsGroupTopologyDescriptionUpdate",
 }  # fmt: skip
 
 Franz = Callable[..., list[str]]

@@ -307,6 +307,7 @@ def test_a_user_who_is_removed_stays_until_the_end_of_the_session(node: SpindleN
     mechanism = ScramMechanism.SCRAM_SHA_256
     with spindle_client(node, "LOGIN", mechanism.text) as user:
         user.metadata()
+        user.metadata()  # on a connection to the broker that the first answer has named
         try:
             with WireClient(plain) as admin:
                 alter_user(admin, USER, [], [mechanism])

@@ -3,13 +3,15 @@
 import pytest
 from quorum_node import batch, static_voters, voter
 
-from spindle.common.errors import CorruptLog
+from spindle.common.errors import CorruptLog, UnsupportedMetadata
 from spindle.common.ids import OffsetAndEpoch
 from spindle.log.log_config import LogConfig
 from spindle.log.storage import LogStorage
 from spindle.metadata_log.metadata_log import MetadataLog, RetentionSettings, UnfitSnapshot
 from spindle.metadata_log.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
 from spindle.metadata_log.snapshots import SnapshotInfo, encode_snapshot, snapshot_file_name
+from spindle.protocol.messages.metadata_records import FeatureLevelRecord
+from spindle.protocol.metadata_frame import frame
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.control import build_control_batch
 from spindle.raft import kraft_records
@@ -343,6 +345,31 @@ def test_a_damaged_snapshot_of_another_node_leaves_the_log_as_it_is(damage: str)
         data += b"x"
     log.write_fetched_chunk(identity, 0, bytes(data))
     with pytest.raises(UnfitSnapshot, match=r"00050-0000000006.*checkpoint"):
+        log.install_snapshot(identity)
+    assert (log.start_offset, log.end_offset, log.snapshot_ids) == before
+    assert not [name for name in files.list_directory(log.directory) if name.endswith(".part")]
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "kraft_version"),
+    [
+        ("metadata.version", 34, 0),
+        ("share.version", 3, 1),
+        ("new.version", 1, 1),
+        ("metadata.version", 33, 2),
+    ],
+)
+def test_a_snapshot_of_a_newer_release_leaves_the_log_as_it_is(
+    name: str, level: int, kraft_version: int
+) -> None:
+    files, log = with_snapshots(NO_LIMITS)
+    before = (log.start_offset, log.end_offset, log.snapshot_ids)
+    values = [frame(FeatureLevelRecord(name=name, feature_level=level), 0)]
+    info = SnapshotInfo(0, kraft_version, VoterSet([voter(1)]))
+    data = b"".join(encode_snapshot(values, info, epoch=6, now_ms=0))
+    identity = OffsetAndEpoch(50, 6)
+    log.write_fetched_chunk(identity, 0, data)
+    with pytest.raises(UnsupportedMetadata, match=r"is n(ew|ot)|does not know it"):
         log.install_snapshot(identity)
     assert (log.start_offset, log.end_offset, log.snapshot_ids) == before
     assert not [name for name in files.list_directory(log.directory) if name.endswith(".part")]

@@ -7,7 +7,7 @@ partition log; around it stand the snapshots, the quorum-state file and their cl
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from spindle.common.errors import CorruptLog
+from spindle.common.errors import CorruptLog, UnsupportedMetadata
 from spindle.common.ids import OffsetAndEpoch
 from spindle.common.ports import Bytes, FileSystem
 from spindle.metadata_log import quorum_state, snapshots
@@ -237,6 +237,7 @@ class MetadataLog:
 
         Raises:
             UnfitSnapshot: it is damaged; it was removed and the log is as it was.
+            UnsupportedMetadata: a newer release has made it; the same holds.
         """
         part = self._part
         if part is None or part.snapshot_id != snapshot_id:
@@ -247,6 +248,9 @@ class MetadataLog:
         except CorruptLog as error:
             part.abort()
             raise UnfitSnapshot(f"the snapshot that the leader sent: {error}") from None
+        except UnsupportedMetadata:
+            part.abort()
+            raise
         part.complete()
         self._note_snapshot(snapshot_id)
         self._storage.truncate_fully_and_start_at(snapshot_id.offset)

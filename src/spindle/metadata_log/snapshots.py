@@ -12,7 +12,9 @@ from typing import Final, NamedTuple
 from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.common.ids import OffsetAndEpoch
 from spindle.common.ports import Bytes, File, FileSystem
+from spindle.metadata.features import check_feature_level
 from spindle.metadata_log.committed import CommittedBatch, decode_batch
+from spindle.protocol.messages.metadata_records import FeatureLevelRecord
 from spindle.protocol.messages.raft_records import (
     KRaftVersionRecord,
     SnapshotFooterRecord,
@@ -127,13 +129,18 @@ class SnapshotPart:
         return self._file.size()
 
     def check(self) -> None:
-        """Read and check the whole file.
+        """Read and check the whole file, and the feature levels, which its first batch has.
 
         Raises:
             CorruptLog: it is no whole snapshot.
+            UnsupportedMetadata: this release may misread it.
         """
-        for _ in check_snapshot(self._file.pread(self.size_bytes, 0), self._path):
-            pass
+        data = self._file.pread(self.size_bytes, 0)
+        has_levels = False
+        for position, header in check_snapshot(data, self._path):
+            if not header.is_control and not has_levels:
+                has_levels = True
+                _check_levels(data, position, header, self._path)
 
     def append(self, parts: Sequence[Bytes]) -> None:
         self._file.append(parts)
@@ -153,6 +160,16 @@ class SnapshotPart:
     def abort(self) -> None:
         self._file.close()
         self._file_system.remove(self._path)
+
+
+def _check_levels(data: Bytes, position: int, header: BatchHeader, path: str) -> None:
+    try:
+        batch = decode_batch(data, position, header)
+    except CorruptRecords as error:
+        raise CorruptLog(path, position, str(error)) from None
+    for record in batch.records:
+        if isinstance(record, FeatureLevelRecord):
+            check_feature_level(record.name, record.feature_level)
 
 
 def write_snapshot(

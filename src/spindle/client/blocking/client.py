@@ -242,7 +242,8 @@ class WireClient:
         """Open a connection to the leader of a partition; the caller has to close it.
 
         Raises:
-            ApiError: the partition does not exist or has no leader now.
+            ApiError: the partition does not exist or has no leader now, or another broker is at the
+                leader's address.
             ClientError: the leader cannot be reached.
         """
         leader = self.current_view((partition.topic,)).leader_of(partition)
@@ -383,6 +384,7 @@ class WireClient:
         """Return the shared connection to a broker; open it if necessary; no retry.
 
         Raises:
+            ApiError: REBOOTSTRAP_REQUIRED, another broker is at its address.
             ClientError: the broker cannot be reached.
         """
         return self._connect(HostPort(broker.host, broker.port), self._expected(broker))
