@@ -6,13 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from source_tree import nodes, sources
+
 TESTS = Path(__file__).parents[1]
 TOP = TESTS.parent
 
 
 def imported(path: Path) -> Iterator[str]:
     """Yield the modules that a file imports; a relative one begins with a dot."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path.relative_to(TOP)):
         if isinstance(node, ast.ImportFrom):
             yield "." * node.level + (node.module or "")
         elif isinstance(node, ast.Import):
@@ -33,7 +35,7 @@ def test_helpers_are_imported_by_the_name_of_their_module() -> None:
             elif folder is not None and folder not in {path.parent, *searched}:
                 missing = folder.relative_to(TOP)
                 complaints.append(f"{path.relative_to(TOP)}: {module}: {missing} to pythonpath")
-        if "sys.path.insert" in path.read_text(encoding="utf-8") and path.parent.name != "tidy":
+        if "sys.path.insert" in sources()[path.relative_to(TOP)] and path.parent.name != "tidy":
             complaints.append(
                 f"{path.relative_to(TOP)}: pythonpath in pyproject.toml finds helpers"
             )
