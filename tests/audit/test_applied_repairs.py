@@ -119,8 +119,8 @@ def test_a_killed_run_is_completed_by_the_next_one(
         with pytest.raises(KilledRun):
             applied(root, tmp_path / "q")
     assert applied(root, tmp_path / "q") == 0
-    result = contents(tmp_path / "q")
-    assert [item for item in expected if item not in result] == []
+    content = contents(tmp_path / "q")
+    assert [item for item in expected if item not in content] == []
     started_and_stopped(root)
     assert run_audit([root]).findings == ()
 

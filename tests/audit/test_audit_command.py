@@ -59,12 +59,12 @@ def test_programs_get_json_from_several_processes(
     root: Path, damaged: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["audit", str(root), str(damaged), "--json", "-j", "2"]) == 1
-    result = json.loads(capsys.readouterr().out)
-    assert result["replicas"] == 4
-    kinds = [finding["kind"] for finding in result["findings"]]
+    document = json.loads(capsys.readouterr().out)
+    assert document["replicas"] == 4
+    kinds = [finding["kind"] for finding in document["findings"]]
     assert kinds == ["batch-checksum", "offset-index-missing"]
-    assert result["findings"][0]["position"] == 0
-    assert result["findings"][0]["severity"] == "error"
+    assert document["findings"][0]["position"] == 0
+    assert document["findings"][0]["severity"] == "error"
 
 
 def test_the_plan_is_a_script_that_deletes_nothing(

@@ -212,8 +212,8 @@ async def test_refused_topics_write_nothing_and_say_why() -> None:
         ),
     ]
     for request, code, text in cases:
-        (result,) = (await node.request(request)).topics
-        assert (result.error_code, result.error_message) == (code, text)
+        (created,) = (await node.request(request)).topics
+        assert (created.error_code, created.error_message) == (code, text)
     assert node.records(done) == []
 
 

@@ -95,14 +95,14 @@ class TransactionScenario:
         self.shard.check()
 
     def _finish(self, out: TransactionResult, code: ErrorCode) -> None:
-        result = TransactionResult(self.now_ms)
+        outcome = TransactionResult(self.now_ms)
         if code is ErrorCode.NONE:
             base_offset = len(self.log)
             self.log += out.records
-            self.shard.committed(out.records, base_offset, None, result)
+            self.shard.committed(out.records, base_offset, None, outcome)
         else:
-            self.shard.failed(out.records, result)
-        for change in result.timers:
+            self.shard.failed(out.records, outcome)
+        for change in outcome.timers:
             self.timers.apply(change)
         for token, response in out.answers_after_commit:
             self.answers[token] = response if code is ErrorCode.NONE else code  # type: ignore[index]

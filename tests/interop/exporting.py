@@ -40,8 +40,8 @@ def main(bootstrap: str, topic: str, table_format: Any, path: str, *once: str) -
         table = open_table(table_format, path)
         source, chosen = source_and_settings(options, settings, table)
         try:
-            result = exporter.run_export(None, source, table, chosen)  # type: ignore[arg-type]
-            print("exported", result.rows, flush=True)
+            exported = exporter.run_export(None, source, table, chosen)  # type: ignore[arg-type]
+            print("exported", exported.rows, flush=True)
         except ExportConflict:
             print("conflict", flush=True)
         else:

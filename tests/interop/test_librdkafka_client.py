@@ -380,12 +380,12 @@ def test_members_share_the_partitions(pair: Pair, strategy: str) -> None:
 def _assigned(members: list[Consumer], sizes: list[int]) -> list[int]:
     """Poll until the members hold `sizes` partitions each; return what they hold at the limit."""
     deadline = time.monotonic() + LIMIT_S
-    result: list[int] = []
-    while result != sizes and time.monotonic() < deadline:
+    assigned: list[int] = []
+    while assigned != sizes and time.monotonic() < deadline:
         for member in members:
             member.poll(0.05)
-        result = [len(member.assignment()) for member in members]
-    return result
+        assigned = [len(member.assignment()) for member in members]
+    return assigned
 
 
 def test_static_members_keep_their_partitions(pair: Pair) -> None:

@@ -152,9 +152,9 @@ def files_after(
             log.update_high_watermark(log.log_end_offset)
             plan = plan_cleaning(log, dirty_range(log, cleaner_offset, now_ms))
             settings = CleaningSettings(buffer_bytes=buffer_bytes)
-            result = Cleaning(files, plan, now_ms, settings).run()
-            assert put_in_place(result, now_ms)
-            cleaner_offset = result.end_offset
+            cleaned = Cleaning(files, plan, now_ms, settings).run()
+            assert put_in_place(cleaned, now_ms)
+            cleaner_offset = cleaned.end_offset
     patch.undo()
     names = [n for n in files.list_directory(log.path) if not n.endswith(".deleted")]
     return {name: files.read_bytes(f"{log.path}/{name}") for name in names}

@@ -32,7 +32,7 @@ class Sample:
 
 def samples(count: int = 50) -> list[Sample]:
     """Return `count` different records: null, empty and long fields, headers, unordered times."""
-    result = []
+    samples = []
     for number in range(count):
         key = None if number % 5 == 0 else b"" if number % 7 == 0 else b"key-%d" % number
         value = (
@@ -45,8 +45,8 @@ def samples(count: int = 50) -> list[Sample]:
             headers = [("null", None), ("ünïcode", "wért".encode())]
         # Times go up and down within a batch, as the times of real events do.
         timestamp_ms = FIRST_TIMESTAMP_MS + number * 1000 - (number % 4) * 5000
-        result.append(Sample(key, value, headers, timestamp_ms))
-    return result
+        samples.append(Sample(key, value, headers, timestamp_ms))
+    return samples
 
 
 def samples_with_content() -> list[Sample]:
