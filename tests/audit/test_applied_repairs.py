@@ -120,7 +120,7 @@ def test_a_killed_run_is_completed_by_the_next_one(
             applied(root, tmp_path / "q")
     assert applied(root, tmp_path / "q") == 0
     content = contents(tmp_path / "q")
-    assert [item for item in expected if item not in content] == []
+    assert [path for path in expected if path not in content] == []
     started_and_stopped(root)
     assert run_audit([root]).findings == ()
 

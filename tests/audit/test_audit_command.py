@@ -205,10 +205,10 @@ def test_a_disk_that_is_not_mounted_is_a_finding_beside_those_of_the_others(
         other.mkdir()
     assert run(["audit", str(damaged), str(other), "--json"]) == 2
     load = json.loads(capsys.readouterr().out)["findings"]
-    assert [item["path"] for item in load if item["kind"] != "batch-checksum"]
-    (empty,) = [item for item in load if item["path"] == str(other)]
+    assert [finding["path"] for finding in load if finding["kind"] != "batch-checksum"]
+    (empty,) = [finding for finding in load if finding["path"] == str(other)]
     assert empty["kind"] == ("directory-empty" if exists else "unreadable")
-    assert any(item["kind"] == "offset-index-missing" for item in load)
+    assert any(finding["kind"] == "offset-index-missing" for finding in load)
     quarantine = ["--apply", "--quarantine", str(tmp_path / "q")]
     assert run(["audit", str(damaged), str(other), *quarantine]) == 2
     assert not exists or list(other.iterdir()) == []

@@ -160,8 +160,8 @@ def test_new_positions_as_json(say: Say) -> None:
     say("topic", "create", "positions", "-p", "2", "-r", "1")
     select = ("--reset-offsets", "--group", "g", "--topic", "positions", "--to-earliest")
     result = json.loads(say("kafka", "consumer-groups", *select, "--dry-run", "--json"))
-    assert sorted(item["partition"] for item in result) == [0, 1]
-    assert {(item["group"], item["topic"], item["offset"]) for item in result} == {
+    assert sorted(position["partition"] for position in result) == [0, 1]
+    assert {(position["group"], position["topic"], position["offset"]) for position in result} == {
         ("g", "positions", 0)
     }
 

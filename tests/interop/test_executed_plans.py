@@ -105,7 +105,7 @@ def test_a_directory_is_drained_and_refilled_by_kafkas_tool(
     page = tmp_path / "drain.html"
     files = ("--out", str(folder), "--html", str(page))
     planned = plan(trio, capsys, "drain", f"2:{path}", *files)
-    moves = [move for item in planned["rounds"] for move in item["moves"]]
+    moves = [move for round_ in planned["rounds"] for move in round_["moves"]]
     assert len(moves) == len(before[path]) > 0
     assert planned["movedBytes"] == planned["lowerBoundBytes"]
     assert f"cluster {planned['clusterId']}" in page.read_text()
@@ -258,7 +258,7 @@ def test_a_cordoned_directory_receives_nothing(
     assert [
         directory["path"] for directory in planned["directories"] if directory["isCordoned"]
     ] == [path]
-    moves = [move for item in planned["rounds"] for move in item["moves"]]
+    moves = [move for round_ in planned["rounds"] for move in round_["moves"]]
     assert moves
     assert path not in {move["toPath"] for move in moves}
     assert all(
@@ -274,4 +274,4 @@ def test_a_dead_broker_is_planned_empty(trio: Trio, capsys: pytest.CaptureFixtur
     assert any(
         "broker 3 does not report its directories" in remark for remark in planned["remarks"]
     )
-    assert {move["fromBroker"] for item in planned["rounds"] for move in item["moves"]} == {3}
+    assert {move["fromBroker"] for round_ in planned["rounds"] for move in round_["moves"]} == {3}

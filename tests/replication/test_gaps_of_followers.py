@@ -36,10 +36,10 @@ def two_logs(count: int = 40) -> tuple[Log, Log, MemoryFileSystem]:
     files = MemoryFileSystem()
     leader_log, log = new_log(), new_log(files=files)
     for number in range(count):
-        for item in (leader_log, log):
-            append(item, number // 15, f"{number} " + "x" * 40)
-    for item in (leader_log, log):
-        commit(item)
+        for replica in (leader_log, log):
+            append(replica, number // 15, f"{number} " + "x" * 40)
+    for replica in (leader_log, log):
+        commit(replica)
     assert len(log.segments) > 5
     return leader_log, log, files
 

@@ -23,7 +23,9 @@ def imported(path: Path) -> Iterator[str]:
 
 def test_helpers_are_imported_by_the_name_of_their_module() -> None:
     settings = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))
-    searched = {TOP / item for item in settings["tool"]["pytest"]["ini_options"]["pythonpath"]}
+    searched = {
+        TOP / folder_name for folder_name in settings["tool"]["pytest"]["ini_options"]["pythonpath"]
+    }
     files = sorted(TESTS.rglob("*.py"))
     places = {path.stem: path.parent for path in files if path.name != "conftest.py"}
     complaints = []

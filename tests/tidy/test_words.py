@@ -196,9 +196,9 @@ def local_names(path: Path) -> set[str]:
         id(target)
         for node in nodes(path)
         if isinstance(node, ast.ClassDef)
-        for item in node.body
-        if isinstance(item, ast.AnnAssign | ast.Assign)
-        for target in ast.walk(item)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign | ast.Assign)
+        for target in ast.walk(statement)
     }
     return {
         node.id

@@ -191,7 +191,7 @@ class DrainedCluster:
         command = [str(SPINDLE), "audit", *paths, "--json"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         load = json.loads(done.stdout)["findings"]
-        errors = [item for item in load if item["severity"] == "error"]
+        errors = [finding for finding in load if finding["severity"] == "error"]
         assert not errors, errors
 
     @contextmanager
