@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from disk_reports import MIB, disk, move, report, silent
+from up_command import Say
 
 from spindle.cli.admin import topics as topic_module
 from spindle.cli.main import run
@@ -33,34 +34,6 @@ from spindle.client.disks import CordonView
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
-from tools import failure_code
-
-Say = Callable[..., str]
-
-
-@pytest.fixture
-def say(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Say:
-    """Run a command that succeeds and return what it prints."""
-
-    def said(*words: str) -> str:
-        assert run(words) == 0, capsys.readouterr().err
-        return capsys.readouterr().out
-
-    return said
-
-
-@pytest.fixture
-def refused(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Say:
-    """Run a command that fails and return what it prints on standard error."""
-
-    def said(*words: str) -> str:
-        code = run(words)
-        captured = capsys.readouterr()
-        assert code == failure_code(captured.err)
-        assert captured.out == ""
-        return captured.err
-
-    return said
 
 
 def test_the_life_of_a_topic(say: Say, refused: Say) -> None:
