@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from broker_directories import CONFIG, NOW_MS, PLAIN, TRANSACTIONAL, clean_directory
@@ -160,10 +161,10 @@ def test_a_directory_in_use_is_refused(
 def test_a_folder_that_changed_after_the_audit_is_left(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def change_and_run(*arguments: object) -> object:
+    def change_and_run(*arguments: Any) -> object:
         index = sorted((root / str(PLAIN)).glob("*.index"))[0]
         index.write_bytes(b"made by a broker")
-        return original(*arguments)  # type: ignore[arg-type]
+        return original(*arguments)
 
     original = applied_repairs.apply_repairs
     monkeypatch.setattr(applied_repairs, "apply_repairs", change_and_run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -432,7 +433,7 @@ def test_topic_administration(pair: Pair) -> None:
         grow = [("adm", 5), ("adm", 5), ("adm", 3), ("adm-missing", 3)]
         for topic, total in grow:
             future = client.create_partitions([NewPartitions(topic, total)])[topic]
-            answers.append(outcome(lambda future=future: future.result(LIMIT_S)))  # type: ignore[misc]
+            answers.append(outcome(partial(future.result, LIMIT_S)))
         futures = client.create_topics([NewTopic("dry", 3)], validate_only=True)
         answers.append(outcome(lambda: futures["dry"].result(LIMIT_S)))
         time.sleep(0.2)
@@ -441,7 +442,7 @@ def test_topic_administration(pair: Pair) -> None:
         answers.append("dry" in topics)
         for topic in ("adm", "adm-missing"):
             future = client.delete_topics([topic])[topic]
-            answers.append(outcome(lambda future=future: future.result(LIMIT_S)))  # type: ignore[misc]
+            answers.append(outcome(partial(future.result, LIMIT_S)))
         return answers
 
     answers = pair.compare(script)
@@ -465,7 +466,7 @@ def test_config_administration(pair: Pair) -> None:
             entry = ConfigEntry(name, value, incremental_operation=operation)
             resource = ConfigResource(ResourceType.TOPIC, "cfg", incremental_configs=[entry])
             future = client.incremental_alter_configs([resource])[resource]
-            answers.append(outcome(lambda future=future: future.result(LIMIT_S)))  # type: ignore[misc]
+            answers.append(outcome(partial(future.result, LIMIT_S)))
             time.sleep(0.1)
             answers.append(_describe(client, ResourceType.TOPIC, "cfg", changed_only=True))
         answers.append(_describe(client, ResourceType.TOPIC, "missing"))
@@ -547,7 +548,7 @@ def test_group_administration(pair: Pair) -> None:
         )  # fmt: skip
         for group in ("gg", "gg", "gg-missing"):
             future = client.delete_consumer_groups([group])[group]
-            answers.append(outcome(lambda future=future: future.result(LIMIT_S)))  # type: ignore[misc]
+            answers.append(outcome(partial(future.result, LIMIT_S)))
         return answers
 
     answers = pair.compare(script)

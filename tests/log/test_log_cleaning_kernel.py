@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 from struct import pack_into
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -181,9 +182,9 @@ def rules(end: int) -> CopyRules:
     return CopyRules(end, end, NOW_MS, NOW_MS + 1000, [], 4096)
 
 
-def built(count: int = 3, **fields: int | bool) -> bytes:
+def built(count: int = 3, **fields: Any) -> bytes:
     some = [SimpleRecord(b"k%d" % n, b"v", NOW_MS) for n in range(count)]
-    return build_batch(some, **fields)  # type: ignore[arg-type]
+    return build_batch(some, **fields)
 
 
 @compiled

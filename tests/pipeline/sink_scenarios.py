@@ -290,11 +290,11 @@ def an_old_driver_has_decided_and_sleeps(run: SinkRun, patch: pytest.MonkeyPatch
     second = run.restarted("second")
     finish = QueryRegister.finish
 
-    def overtaken(register: QueryRegister, *arguments: object) -> TransactionEnd:
+    def overtaken(register: QueryRegister, *arguments: Any) -> TransactionEnd:
         patch.setattr(QueryRegister, "finish", finish)
         second.batch(0, PARTS)
         second.task(1, 0, ["g"])
-        return finish(register, *arguments)  # type: ignore[arg-type]
+        return finish(register, *arguments)
 
     patch.setattr(QueryRegister, "finish", overtaken)
     run.commit(results)

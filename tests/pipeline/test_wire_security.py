@@ -8,6 +8,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from certificates import PASSWORD as STORE_PASSWORD
@@ -342,9 +343,9 @@ def test_a_key_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyP
     modes: list[int] = []
     load = ssl.SSLContext.load_cert_chain
 
-    def spy(context: ssl.SSLContext, path: str, **more: object) -> None:
+    def spy(context: ssl.SSLContext, path: str, **more: Any) -> None:
         modes.append(os.stat(path).st_mode & 0o777)
-        load(context, path, **more)  # type: ignore[arg-type]
+        load(context, path, **more)
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", spy)
     client_context(settings)

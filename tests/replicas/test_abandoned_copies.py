@@ -368,7 +368,9 @@ async def test_a_source_of_a_replica_that_was_reassigned_meanwhile_is_removed() 
     assert broker.names(0) == []
 
 
-async def test_a_future_log_is_kept_while_the_directory_of_its_replica_is_offline() -> None:
+async def test_a_future_log_is_kept_while_the_directory_of_its_replica_is_offline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     broker = after(await caught_up())
     executor = broker.directories[0].executor
     apply = broker.replicas.apply
@@ -377,7 +379,7 @@ async def test_a_future_log_is_kept_while_the_directory_of_its_replica_is_offlin
         await apply(instructions)  # type: ignore[arg-type]
         executor.fail("it dies before the futures are settled")
 
-    broker.replicas.apply = apply_and_fail  # type: ignore[method-assign]
+    monkeypatch.setattr(broker.replicas, "apply", apply_and_fail)
     await broker.start()
     assert broker.names(1) == ["orders-0-future"]
     assert broker.replicas.futures.in_directory(broker.directories[1])

@@ -361,7 +361,9 @@ async def test_a_node_that_is_not_ready_in_time_ends(
     assert "not ready within server.max.startup.time.ms (0.001 s)" in caplog.text
 
 
-async def test_a_node_that_was_ready_in_time_keeps_running(tmp_path: Path) -> None:
+async def test_a_node_that_was_ready_in_time_keeps_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = Home(tmp_path, server_max_startup_time_ms="61234").format()
     loop = asyncio.get_running_loop()
     call_later = loop.call_later
@@ -371,7 +373,7 @@ async def test_a_node_that_was_ready_in_time_keeps_running(tmp_path: Path) -> No
         timers[delay] = partial(callback, *args)
         return call_later(delay, callback, *args, **more)
 
-    loop.call_later = noted  # type: ignore[method-assign, assignment]
+    monkeypatch.setattr(loop, "call_later", noted)
     async with running(home) as node:
         timers[61.234]()
         assert not node.is_stopping
