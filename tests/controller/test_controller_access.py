@@ -65,8 +65,9 @@ async def started(*rights: tuple[Operation, ResourceType, str], topics: str = ""
     await node.broker(1, [uuid(1)])
     if topics:
         await node.request(creation(*topics.split()))
-    node.authorizer.load({})  # type: ignore[attr-defined]
-    node.authorizer.update(authorizer(*rights)._by_id)  # type: ignore[attr-defined]
+    assert isinstance(node.authorizer, StandardAuthorizer)
+    node.authorizer.load({})
+    node.authorizer.update(authorizer(*rights)._by_id)
     return node
 
 

@@ -87,7 +87,8 @@ class TransactionScenario:
         for change in out.timers:
             self.timers.apply(change)
         for token, response in out.answers:
-            self.answers[token] = response  # type: ignore[index]
+            assert isinstance(token, int)
+            self.answers[token] = response
         if out.records and self.held is not None:
             self.held.append(out)
         elif out.records:
@@ -105,7 +106,8 @@ class TransactionScenario:
         for change in outcome.timers:
             self.timers.apply(change)
         for token, response in out.answers_after_commit:
-            self.answers[token] = response if code is ErrorCode.NONE else code  # type: ignore[index]
+            assert isinstance(token, int)
+            self.answers[token] = response if code is ErrorCode.NONE else code
 
     def hold(self) -> None:
         self.held = []

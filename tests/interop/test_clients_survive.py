@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError as AioKafkaError
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.errors import KafkaError as KafkaPythonError
 from peers.clients import position_of
@@ -68,10 +68,9 @@ def librdkafka_sends(subject: Subject) -> None:
         }
     )
 
-    def delivered(error: KafkaError | None, record: object) -> None:
+    def delivered(error: KafkaError | None, record: Message) -> None:
         if error is None:
-            value = record.value()  # type: ignore[attr-defined]
-            subject.acknowledged.append(int(value))
+            subject.acknowledged.append(int(record.value() or b""))
         else:
             subject.faults.append(RuntimeError(str(error)))
 

@@ -391,10 +391,10 @@ class _StopAfter:
     """Lets a number of renames pass and stops the next."""
 
     def __init__(self, files: MemoryFileSystem, renames: int) -> None:
-        self._files = files
         self._left = renames
         self._rename = files.rename
-        files.rename = self._counted  # type: ignore[method-assign]
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(files, "rename", self._counted)
 
     def _counted(self, source: str, target: str) -> None:
         if self._left == 0:
@@ -403,7 +403,7 @@ class _StopAfter:
         self._rename(source, target)
 
     def lift(self) -> None:
-        self._files.rename = self._rename  # type: ignore[method-assign]
+        self._patch.undo()
 
 
 def test_a_marker_goes_after_its_records_and_its_horizon() -> None:
@@ -508,9 +508,10 @@ class TestCleaner:
                 directory.delete_expired(NOW_MS + 10**6)
             return opened(path, create=create, writable=writable)
 
-        files.open = open_and_delete  # type: ignore[method-assign]
-        with pytest.raises(CleaningAborted):
-            cleaning.run()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(files, "open", open_and_delete)
+            with pytest.raises(CleaningAborted):
+                cleaning.run()
         cleaner.cancel(cleaning.plan)
         assert not log.is_being_cleaned
 

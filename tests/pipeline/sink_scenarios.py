@@ -272,7 +272,7 @@ def an_old_driver_wakes_up_between_check_and_decision(
 ) -> None:
     old = run.tasks(0, PARTS)
     second = run.restarted("second")
-    new: list[object] = []
+    new: list[WrittenRows | None] = []
 
     def checked(*_: object) -> None:
         new.extend(second.tasks(0, PARTS))
@@ -281,7 +281,7 @@ def an_old_driver_wakes_up_between_check_and_decision(
         inner.setattr(QueryRegister, "check_open", checked)
         with pytest.raises(SinkReplaced):
             run.commit(old)
-    second.commit(new)  # type: ignore[arg-type]
+    second.commit(new)
     check_once(run)
 
 

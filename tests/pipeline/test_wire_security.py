@@ -6,7 +6,7 @@ import pickle
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -258,8 +258,10 @@ def test_a_mechanism_that_the_listener_lacks_is_answered_with_those_it_has() -> 
     ],
     ids=["nonce", "few", "many", "salt", "bytes", "signature", "no signature", "error"],
 )
-def test_a_server_that_breaks_the_rules_of_scram_is_refused(edit: object, words: str) -> None:
-    with SecuredBroker(mechanisms=("SCRAM-SHA-256",), edit=edit) as broker:  # type: ignore[arg-type]
+def test_a_server_that_breaks_the_rules_of_scram_is_refused(
+    edit: Callable[[bytes], bytes], words: str
+) -> None:
+    with SecuredBroker(mechanisms=("SCRAM-SHA-256",), edit=edit) as broker:
         assert words in refusal(sasl(broker, "SCRAM-SHA-256", SCRAM), SaslFailed)
 
 

@@ -8,7 +8,7 @@ import sys
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -170,7 +170,7 @@ def test_an_impossible_shape_is_refused(wish: dict[str, Any], complaint: str) ->
 
 def test_a_number_that_is_a_text_and_a_time_that_is_no_time_are_refused() -> None:
     with pytest.raises(TypeError, match="brokers '3' is not an integer"):
-        Cluster(brokers="3")  # type: ignore[arg-type]
+        Cluster(brokers=cast("int", "3"))
     with pytest.raises(ValueError, match="start_timeout_s 0 is not above 0"):
         Cluster(start_timeout_s=0)
 

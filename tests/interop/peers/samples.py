@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from peers.compare import FIRST_TIMESTAMP_MS
 
@@ -54,11 +55,9 @@ def samples_with_content() -> list[Sample]:
     return [one for one in samples() if one.key is not None or one.value is not None]
 
 
-def seen(
-    key: bytes | None, value: bytes | None, headers: object, timestamp_ms: int
-) -> list[object]:
+def seen(key: bytes | None, value: bytes | None, headers: Any, timestamp_ms: int) -> list[object]:
     """Return a consumed record in the form of Sample.seen()."""
-    pairs = [[name, _text(data)] for name, data in list(headers or [])]  # type: ignore[call-overload]
+    pairs = [[name, _text(data)] for name, data in list(headers or [])]
     return [_text(key), _text(value), pairs, timestamp_ms]
 
 
