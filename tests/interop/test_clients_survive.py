@@ -11,6 +11,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from operator import not_
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.errors import KafkaError as KafkaPythonError
 from peers.clients import position_of
 from peers.cluster import QUICK_FAILOVER, Cluster
-from waiting import wait_until
+from waiting import wait_for, wait_until
 
 from kafka import KafkaConsumer, KafkaProducer
 
@@ -246,9 +247,13 @@ def test_clients_live_through_the_loss_of_every_node(cluster: Cluster) -> None:
         subject.is_sending = False
     for thread in senders:
         thread.join(LIMIT_S)
-    deadline = time.monotonic() + LIMIT_S
-    while any(subject.missing() for subject in subjects) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_for(
+        lambda: {subject.topic: subject.missing() for subject in subjects if subject.missing()},
+        not_,
+        "every record is read",
+        limit_s=LIMIT_S,
+        pause_s=0.1,
+    )
     for subject in subjects:
         subject.is_reading = False
     for thread in readers:
