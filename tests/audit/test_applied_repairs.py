@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from broker_directories import CONFIG, NOW_MS, PLAIN, TRANSACTIONAL, clean_directory
@@ -119,8 +120,8 @@ def test_a_killed_run_is_completed_by_the_next_one(
         with pytest.raises(KilledRun):
             applied(root, tmp_path / "q")
     assert applied(root, tmp_path / "q") == 0
-    result = contents(tmp_path / "q")
-    assert [item for item in expected if item not in result] == []
+    content = contents(tmp_path / "q")
+    assert [path for path in expected if path not in content] == []
     started_and_stopped(root)
     assert run_audit([root]).findings == ()
 
@@ -160,10 +161,10 @@ def test_a_directory_in_use_is_refused(
 def test_a_folder_that_changed_after_the_audit_is_left(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def change_and_run(*arguments: object) -> object:
+    def change_and_run(*arguments: Any) -> object:
         index = sorted((root / str(PLAIN)).glob("*.index"))[0]
         index.write_bytes(b"made by a broker")
-        return original(*arguments)  # type: ignore[arg-type]
+        return original(*arguments)
 
     original = applied_repairs.apply_repairs
     monkeypatch.setattr(applied_repairs, "apply_repairs", change_and_run)

@@ -59,12 +59,12 @@ def test_programs_get_json_from_several_processes(
     root: Path, damaged: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["audit", str(root), str(damaged), "--json", "-j", "2"]) == 1
-    result = json.loads(capsys.readouterr().out)
-    assert result["replicas"] == 4
-    kinds = [finding["kind"] for finding in result["findings"]]
+    document = json.loads(capsys.readouterr().out)
+    assert document["replicas"] == 4
+    kinds = [finding["kind"] for finding in document["findings"]]
     assert kinds == ["batch-checksum", "offset-index-missing"]
-    assert result["findings"][0]["position"] == 0
-    assert result["findings"][0]["severity"] == "error"
+    assert document["findings"][0]["position"] == 0
+    assert document["findings"][0]["severity"] == "error"
 
 
 def test_the_plan_is_a_script_that_deletes_nothing(
@@ -205,10 +205,10 @@ def test_a_disk_that_is_not_mounted_is_a_finding_beside_those_of_the_others(
         other.mkdir()
     assert run(["audit", str(damaged), str(other), "--json"]) == 2
     load = json.loads(capsys.readouterr().out)["findings"]
-    assert [item["path"] for item in load if item["kind"] != "batch-checksum"]
-    (empty,) = [item for item in load if item["path"] == str(other)]
+    assert [finding["path"] for finding in load if finding["kind"] != "batch-checksum"]
+    (empty,) = [finding for finding in load if finding["path"] == str(other)]
     assert empty["kind"] == ("directory-empty" if exists else "unreadable")
-    assert any(item["kind"] == "offset-index-missing" for item in load)
+    assert any(finding["kind"] == "offset-index-missing" for finding in load)
     quarantine = ["--apply", "--quarantine", str(tmp_path / "q")]
     assert run(["audit", str(damaged), str(other), *quarantine]) == 2
     assert not exists or list(other.iterdir()) == []

@@ -104,11 +104,11 @@ def test_a_damaged_length_is_no_batch_of_that_size(
     root = clean_directory(tmp_path / "d1")
     path = sorted((root / str(TRANSACTIONAL)).glob("*.log"))[0]
     data = bytearray(path.read_bytes())
-    result = list(batches(data))
-    largest = max(header.size_bytes for _, header in result)
+    read_batches = list(batches(data))
+    largest = max(header.size_bytes for _, header in read_batches)
     monkeypatch.setattr(segment_scan, "WINDOW_BYTES", largest)
     monkeypatch.setattr(file_limits, "MAX_BATCH_BYTES", largest)
-    at = result[1][0]
+    at = read_batches[1][0]
     struct.pack_into(">i", data, at + 8, 4 * largest)
     path.write_bytes(data)
     # A broker that rebuilds an index of this segment cuts it there: nothing is repaired on its own.

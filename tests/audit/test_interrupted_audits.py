@@ -205,7 +205,7 @@ def test_a_throttled_audit_reads_all_directories_at_the_same_time(
     original = audit_replica
     monkeypatch.setattr(workers, "audit_replica", audit_together)
     places = [list_audit([root], None, checks_records=False).places[0] for root in roots]
-    result = workers.audit_all(
+    reports = workers.audit_all(
         places, jobs=1, pause_ms=1, bytes_per_second=1 << 30, on_progress=lambda progress: None
     )
-    assert {place.path for place, _ in result} == {place.path for place in places}
+    assert {place.path for place, _ in reports} == {place.path for place in places}

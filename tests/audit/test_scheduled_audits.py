@@ -161,8 +161,8 @@ def test_findings_of_earlier_runs_are_shown_until_the_replica_is_read_again(
         assert run(command) == 1
         assert f"batch-checksum {segment}" in capsys.readouterr().out
         assert run([*command, "--json"]) == 1
-        result = json.loads(capsys.readouterr().out)
-        assert [finding["kind"] for finding in result["scrub"]["earlierFindings"]] == [
+        document = json.loads(capsys.readouterr().out)
+        assert [finding["kind"] for finding in document["scrub"]["earlierFindings"]] == [
             "batch-checksum"
         ]
     assert run(command) == 0

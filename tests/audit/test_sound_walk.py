@@ -108,10 +108,10 @@ def whole_batches(data: bytes) -> list[tuple[int, BatchHeader]]:
 
 def with_another_header(rng: random.Random, data: bytes) -> bytes:
     """Overwrite a field of a header, and let the checksum of the batch be right."""
-    result = whole_batches(data)
-    if not result:
+    kept = whole_batches(data)
+    if not kept:
         return data
-    at, header = rng.choice(result)
+    at, header = rng.choice(kept)
     changed = bytearray(data)
     field = rng.choice([0, 12, 22, 23, 27, 35, 43, 51, 53, 57])
     size = 1 if field == 22 else rng.choice([2, 4])
@@ -122,10 +122,10 @@ def with_another_header(rng: random.Random, data: bytes) -> bytes:
 
 
 def without_a_batch(rng: random.Random, data: bytes) -> bytes:
-    result = whole_batches(data)
-    if not result:
+    kept = whole_batches(data)
+    if not kept:
         return data
-    at, header = rng.choice(result)
+    at, header = rng.choice(kept)
     return data[:at] + data[at + header.size_bytes :]
 
 
@@ -173,8 +173,8 @@ def test_damaged_segments_say_the_same_with_and_without_the_walk(
         folder.mkdir()
         path = written(folder, base_offset, damaged(rng, content))
         snapshots = sorted(base_offset + rng.randrange(-5, 60) for _ in range(rng.randrange(3)))
-        result, expected = both(path, snapshots, is_finished=rng.random() < 0.7)
-        assert comparable(result) == comparable(expected), trial
+        walked, expected = both(path, snapshots, is_finished=rng.random() < 0.7)
+        assert comparable(walked) == comparable(expected), trial
 
 
 @pytest.mark.usefixtures("windows")
@@ -193,9 +193,9 @@ def test_sound_segments_are_read_without_columns(
         _, expected = both(path, [base_offset + 9, base_offset + 9], is_finished=True)
         with monkeypatch.context() as patch:
             patch.setattr(SegmentAudit, "_check_columns", refuse)
-            result = audited(path, [base_offset + 9, base_offset + 9], is_finished=True)
-        assert result == expected
-        assert result.findings == ()
+            report = audited(path, [base_offset + 9, base_offset + 9], is_finished=True)
+        assert report == expected
+        assert report.findings == ()
 
 
 def has_transactions(data: bytes) -> bool:
@@ -225,6 +225,6 @@ def test_more_producers_stretches_and_epochs_than_the_walk_has_room_for(
     last = BASE_OFFSET + 5000
     content[".timeindex"] = struct.pack(">qi", 1000, last - 1)
     path = written(tmp_path, BASE_OFFSET, content)
-    result, expected = both(path, [last * 3, last * 40], is_finished=True)
-    assert result == expected
+    walked, expected = both(path, [last * 3, last * 40], is_finished=True)
+    assert walked == expected
     assert expected.batch_count == 2500

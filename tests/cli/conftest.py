@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from up_command import UP
+from up_command import UP, Say
+
+from spindle.cli.main import run
+from tools import failure_code
 
 
 @pytest.fixture(scope="module")
@@ -33,3 +36,28 @@ def bootstrap(up: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
     address = str(up["bootstrap_servers"])
     monkeypatch.setenv("SPINDLE_BOOTSTRAP", address)
     return address
+
+
+@pytest.fixture
+def say(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Say:
+    """Run a command that succeeds and return what it prints."""
+
+    def said(*words: str) -> str:
+        assert run(words) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    return said
+
+
+@pytest.fixture
+def refused(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Say:
+    """Run a command that fails and return what it prints on standard error."""
+
+    def said(*words: str) -> str:
+        code = run(words)
+        captured = capsys.readouterr()
+        assert code == failure_code(captured.err)
+        assert captured.out == ""
+        return captured.err
+
+    return said

@@ -2,10 +2,10 @@
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from up_command import Say
 
 from spindle.authorization.operations import Operation, PatternType, Permission, ResourceType
 from spindle.cli.admin import acls, quorum
@@ -18,33 +18,6 @@ from spindle.client.admin.transactions import TransactionDescription
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 from spindle.metadata.security import AccessControlEntry
-from tools import failure_code
-
-Say = Callable[..., str]
-
-
-@pytest.fixture
-def say(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Say:
-    """Run a command that succeeds and return what it prints."""
-
-    def said(*words: str) -> str:
-        assert run(words) == 0, capsys.readouterr().err
-        return capsys.readouterr().out
-
-    return said
-
-
-@pytest.fixture
-def refused(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Say:
-    """Run a command that fails and return what it prints on standard error."""
-
-    def said(*words: str) -> str:
-        code = run(words)
-        captured = capsys.readouterr()
-        assert code == failure_code(captured.err)
-        return captured.err
-
-    return said
 
 
 def produce(path: Path, topic: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:

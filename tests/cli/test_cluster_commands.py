@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from disk_reports import MIB, disk, move, report, silent
+from up_command import Say
 
 from spindle.cli.admin import topics as topic_module
 from spindle.cli.main import run
@@ -37,34 +38,6 @@ from spindle.client.log_dirs import LogDirView
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
-from tools import failure_code
-
-Say = Callable[..., str]
-
-
-@pytest.fixture
-def say(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Say:
-    """Run a command that succeeds and return what it prints."""
-
-    def said(*words: str) -> str:
-        assert run(words) == 0, capsys.readouterr().err
-        return capsys.readouterr().out
-
-    return said
-
-
-@pytest.fixture
-def refused(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Say:
-    """Run a command that fails and return what it prints on standard error."""
-
-    def said(*words: str) -> str:
-        code = run(words)
-        captured = capsys.readouterr()
-        assert code == failure_code(captured.err)
-        assert captured.out == ""
-        return captured.err
-
-    return said
 
 
 def test_the_life_of_a_topic(say: Say, refused: Say) -> None:
@@ -164,8 +137,8 @@ def test_new_positions_as_json(say: Say) -> None:
     say("topic", "create", "positions", "-p", "2", "-r", "1")
     select = ("--reset-offsets", "--group", "g", "--topic", "positions", "--to-earliest")
     result = json.loads(say("kafka", "consumer-groups", *select, "--dry-run", "--json"))
-    assert sorted(item["partition"] for item in result) == [0, 1]
-    assert {(item["group"], item["topic"], item["offset"]) for item in result} == {
+    assert sorted(position["partition"] for position in result) == [0, 1]
+    assert {(position["group"], position["topic"], position["offset"]) for position in result} == {
         ("g", "positions", 0)
     }
 

@@ -68,6 +68,6 @@ def test_a_token_is_not_printed_by_accident() -> None:
     ],
 )
 def test_mistakes_are_named(words: str, text: str) -> None:
-    result = CliRunner().invoke(delegation_tokens, ["-b", "127.0.0.1:1", *words.split()])
-    assert result.exit_code != 0
-    assert text in result.output + str(result.exception)
+    invocation = CliRunner().invoke(delegation_tokens, ["-b", "127.0.0.1:1", *words.split()])
+    assert invocation.exit_code != 0
+    assert text in invocation.output + str(invocation.exception)

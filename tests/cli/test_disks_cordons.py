@@ -202,6 +202,6 @@ def test_an_invalid_duration_is_refused(text: str) -> None:
     def command(duration_ms: int) -> None:
         click.echo(duration_ms)
 
-    result = CliRunner().invoke(command, ["--for", text])
-    assert result.exit_code == 2
-    assert "is not a duration of at least 1s, such as 90s, 30m, 2h or 1d12h" in result.output
+    invocation = CliRunner().invoke(command, ["--for", text])
+    assert invocation.exit_code == 2
+    assert "is not a duration of at least 1s, such as 90s, 30m, 2h or 1d12h" in invocation.output

@@ -174,8 +174,8 @@ def test_a_move_has_progress_rate_and_time_left() -> None:
 @pytest.mark.parametrize("width", [20, 60, 80, 100, 120, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     disks = [busy_disk(3, f"/a/rather/long/path/of/a/mounted/disk-{n}/kafka") for n in range(3)]
-    result = watched([report(*disks), report(*disks, steady_ms=12_000, moves=(move(MIB),))])
-    picture = texts(result, width)
+    screens = watched([report(*disks), report(*disks, steady_ms=12_000, moves=(move(MIB),))])
+    picture = texts(screens, width)
     assert max(map(len, picture)) <= width
     if width >= 80:
         assert "QUEUE" in picture[1]

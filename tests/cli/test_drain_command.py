@@ -182,7 +182,7 @@ def test_a_drain_that_cannot_go_on_leaves_no_throttles(
         assert run(("drain", "1", "--state", str(state))) == 1
         assert "--cancel removes them" in capsys.readouterr().err
         kept = describe(client, ConfigResourceType.BROKER, "1", BETWEEN_BROKERS)
-    assert not any(item.source is ReportedSource.DYNAMIC_BROKER_CONFIG for item in kept)
+    assert not any(config.source is ReportedSource.DYNAMIC_BROKER_CONFIG for config in kept)
     left = open_execution_file(state, cluster_id, "drain 1")
     assert (left.brokers, left.cordoned) == ([], ["/d"])
 

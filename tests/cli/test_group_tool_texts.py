@@ -1,5 +1,7 @@
 """Tables, plans and times of `kafka-consumer-groups`."""
 
+from typing import cast
+
 import pytest
 
 from spindle.cli.main import run
@@ -27,6 +29,7 @@ from spindle.client.admin.groups import (
     GroupOffset,
     MemberDescription,
 )
+from spindle.client.blocking.client import WireClient
 from spindle.client.cluster_metadata import BrokerAddress, ClusterView, PartitionView, TopicView
 from spindle.client.offsets import FoundOffset
 from spindle.common.errors import ApiError, ErrorCode
@@ -172,7 +175,7 @@ class OneLeader:
 
 
 def test_the_end_of_a_partition_without_a_leader_is_unknown() -> None:
-    ends = end_offsets(OneLeader(), [T0, T1])  # type: ignore[arg-type]
+    ends = end_offsets(cast("WireClient", OneLeader()), [T0, T1])
     committed = {T0: GroupOffset(3, -1, ""), T1: GroupOffset(3, -1, "")}
     lines = offset_lines(partition_rows(group(), committed, ends), verbose=False)
     assert [line.split()[3:6] for line in lines[2:]] == [["3", "10", "7"], ["3", "-", "-"]]

@@ -178,10 +178,10 @@ def test_moves_begin_only_in_the_given_hours_and_a_remark_is_told_once(
     monkeypatch.setattr(heal_run, "plan_healing", empty_first)
     later = [datetime.now() + timedelta(hours=hours) for hours in (2, 3)]
     state = ("--state", str(tmp_path), "--window")
-    result = events(capsys, *state, "-".join(f"{moment:%H:%M}" for moment in later))
-    assert [entry["event"] for entry in result] == ["fine", "remark", "outsideHours"]
-    result = events(capsys, *state, "-".join(f"{moment:%H:%M}" for moment in later[::-1]))
-    kinds = [entry["event"] for entry in result]
+    shown = events(capsys, *state, "-".join(f"{moment:%H:%M}" for moment in later))
+    assert [entry["event"] for entry in shown] == ["fine", "remark", "outsideHours"]
+    shown = events(capsys, *state, "-".join(f"{moment:%H:%M}" for moment in later[::-1]))
+    kinds = [entry["event"] for entry in shown]
     assert (kinds.count("round") > 0, kinds.count("remark")) == (True, 1)
 
 
@@ -193,12 +193,12 @@ def test_the_plan_of_a_healing_is_shown_without_moves(
     assert run(("kafka", "producer-perf-test", "--topic", "planned", *load)) == 0
     capsys.readouterr()
     assert run(("plan", "heal", "--capacity", "10GiB", "--json")) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert result["goal"] == "empty failed directories, and those above 85% down to 80%"
-    assert result["rounds"] == []
+    document = json.loads(capsys.readouterr().out)
+    assert document["goal"] == "empty failed directories, and those above 85% down to 80%"
+    assert document["rounds"] == []
     limits = ("--trigger-fill", "2", "--target-fill", "1.5")
     assert run(("plan", "heal", "--capacity", "100MiB", *limits, "--json")) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert result["rounds"] or result["remarks"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["rounds"] or document["remarks"]
     assert run(("plan", "heal", "--trigger-fill", "50", "--target-fill", "60")) == 2
     assert "--target-fill 60 is higher than --trigger-fill 50" in capsys.readouterr().err

@@ -195,13 +195,13 @@ def test_a_node_is_recorded_and_its_directories_are_forecast(
     for _ in range(6):
         assert run(("history", "record", str(folder), "--once")) == 0
     assert run(("history", "forecast", str(folder), "--json")) == 0
-    result = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert all("the history spans" in directory["reason"] for directory in result["directories"])
+    document = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert all("the history spans" in directory["reason"] for directory in document["directories"])
     age(folder, HOUR_MS)
     assert run(("history", "forecast", str(folder), "--json")) == 0
-    result = json.loads(capsys.readouterr().out)
-    directories = result["directories"]
-    assert {"topic", "partition", "producedBytesPerSecond"} <= set(result["partitions"][0])
+    document = json.loads(capsys.readouterr().out)
+    directories = document["directories"]
+    assert {"topic", "partition", "producedBytesPerSecond"} <= set(document["partitions"][0])
     assert len(directories) == 3
     assert {directory["filling"] for directory in directories} <= {"filling", "far", "not filling"}
     page = tmp_path / "page.html"

@@ -32,7 +32,7 @@ class Nodes:
 def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
     nodes = Nodes()
     module = ModuleType("spindle.runtime.process")
-    module.run_node = nodes.run_node  # type: ignore[attr-defined]
+    vars(module)["run_node"] = nodes.run_node
     monkeypatch.setitem(sys.modules, "spindle.runtime.process", module)
     return nodes
 

@@ -37,7 +37,7 @@ def problem(key: str) -> dict[str, Problem]:
 
 
 def raised(*keys: str) -> Document:
-    now = {key: item for name in keys for key, item in problem(name).items()}
+    now = {key: state for name in keys for key, state in problem(name).items()}
     document = changes_of({}, now, "id", 5)
     assert document is not None
     return document
@@ -163,7 +163,7 @@ def test_other_addresses_are_refused(url: str) -> None:
 
 
 def status_of(*reports: Any) -> Status:
-    nodes = tuple(item.node for item in reports)
+    nodes = tuple(report.node for report in reports)
     return Status(ClusterDescription("id", 1, nodes), "refused", ClusterView(), reports)
 
 

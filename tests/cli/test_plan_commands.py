@@ -180,7 +180,7 @@ def test_a_failed_directory_and_its_unknown_replicas_are_one_row() -> None:
     document = plan_document(head_document("empty 1:/b", LIMITS, ClusterSnapshot(model), 0), plan)
     places = [(directory["broker"], directory["path"]) for directory in document["directories"]]
     assert sorted(places) == [(1, "/a"), (1, "/b"), (2, "/a"), (3, "/a")]
-    ((move,),) = [item["moves"] for item in document["rounds"]]
+    ((move,),) = [round_["moves"] for round_ in document["rounds"]]
     assert (move["fromBroker"], move["fromPath"]) == (1, "/b")
 
 
@@ -386,7 +386,7 @@ def test_a_directory_of_a_running_node_is_planned_empty(
     )
     assert code == 0
     result = json.loads(out)
-    moves = [move for item in result["rounds"] for move in item["moves"]]
+    moves = [move for round_ in result["rounds"] for move in round_["moves"]]
     assert len(moves) == count > 0
     assert {move["fromPath"] for move in moves} == {path}
     assert path not in {move["toPath"] for move in moves}

@@ -262,7 +262,7 @@ def test_an_option_keeps_its_earlier_name_without_showing_it(
     assert "--above" not in capsys.readouterr().out
     heal = spindle.get_command(click.Context(spindle), "heal")
     assert heal is not None
-    completed = {item.value for item in heal.shell_complete(click.Context(heal), "--")}
+    completed = {completion.value for completion in heal.shell_complete(click.Context(heal), "--")}
     assert "--trigger-fill" in completed
     assert "--above" not in completed
 

@@ -113,10 +113,10 @@ def test_a_torn_last_batch_is_left_for_the_next_call(
     data = encode(content)
     cut = draw.draw(st.integers(0, len(data)))
     decoder = BatchDecoder(PARTITION, ALL_COLUMNS, RowFilter())
-    result = list(decoder.decode(data, cut))
+    decoded = list(decoder.decode(data, cut))
     assert decoder.consumed_bytes <= cut
-    result += decoder.decode(data[decoder.consumed_bytes :])
-    assert rows_of(result) == expected_rows(data, RowFilter())
+    decoded += decoder.decode(data[decoder.consumed_bytes :])
+    assert rows_of(decoded) == expected_rows(data, RowFilter())
 
 
 @settings(deadline=None, max_examples=300)
@@ -157,8 +157,8 @@ def test_a_wrong_checksum_names_partition_offset_and_both_values() -> None:
 def test_checksums_can_be_left_unchecked() -> None:
     data = bytearray(build_batch([SimpleRecord(b"k", b"value", 5)]))
     data[-2] ^= 1
-    result = list(BatchDecoder(PARTITION, check_crcs=False).decode(bytes(data)))
-    assert result[0].num_rows == 1
+    decoded = list(BatchDecoder(PARTITION, check_crcs=False).decode(bytes(data)))
+    assert decoded[0].num_rows == 1
 
 
 def test_old_formats_are_refused() -> None:
@@ -188,8 +188,8 @@ def test_a_timestamp_beyond_microseconds_is_refused_only_when_it_is_wanted() -> 
     data = build_batch([SimpleRecord(b"k", b"v", 2**62)])
     with pytest.raises(CorruptRecords, match="microseconds"):
         list(BatchDecoder(PARTITION).decode(data))
-    (result,) = BatchDecoder(PARTITION, ("offset",)).decode(data)
-    assert result.column("offset").to_pylist() == [0]
+    (decoded,) = BatchDecoder(PARTITION, ("offset",)).decode(data)
+    assert decoded.column("offset").to_pylist() == [0]
 
 
 def test_gaps_of_compaction_and_empty_batches() -> None:
@@ -199,9 +199,9 @@ def test_gaps_of_compaction_and_empty_batches() -> None:
     data = rebuild_batch(header, kept, delete_horizon_ms=9)
     data += rebuild_batch(header._replace(base_offset=6), [])
     decoder = BatchDecoder(PARTITION)
-    (result,) = decoder.decode(data)
-    assert result.column("offset").to_pylist() == [1, 5]
-    assert result.column("timestamp").cast(pa.int64()).to_pylist() == [5000, 5000]
+    (decoded,) = decoder.decode(data)
+    assert decoded.column("offset").to_pylist() == [1, 5]
+    assert decoded.column("timestamp").cast(pa.int64()).to_pylist() == [5000, 5000]
     assert decoder.next_offset == 12
 
 
@@ -214,15 +214,15 @@ def test_control_batches_are_left_out() -> None:
 
 def test_a_header_key_that_is_no_text_is_replaced_as_java_does() -> None:
     data = build_batch([SimpleRecord(None, None, 5, [("a\udcff", b"x")])])
-    (result,) = BatchDecoder(PARTITION, ("headers",)).decode(data)
-    assert result.column("headers").to_pylist() == [[{"key": "a�", "value": b"x"}]]
+    (decoded,) = BatchDecoder(PARTITION, ("headers",)).decode(data)
+    assert decoded.column("headers").to_pylist() == [[{"key": "a�", "value": b"x"}]]
 
 
 def test_one_large_batch_comes_in_slices() -> None:
     part = [SimpleRecord(None, bytes(1000), 5) for _ in range(300)]
-    result = list(BatchDecoder(PARTITION, chunk_bytes=20_000).decode(build_batch(part)))
-    assert sum(batch.num_rows for batch in result) == 300
-    assert max(batch.num_rows for batch in result) < 60
+    decoded = list(BatchDecoder(PARTITION, chunk_bytes=20_000).decode(build_batch(part)))
+    assert sum(batch.num_rows for batch in decoded) == 300
+    assert max(batch.num_rows for batch in decoded) < 60
 
 
 def test_chunks_are_about_as_large_as_asked_for() -> None:
@@ -230,15 +230,15 @@ def test_chunks_are_about_as_large_as_asked_for() -> None:
         build_batch([SimpleRecord(None, bytes(1000), 5)], base_offset=offset)
         for offset in range(100)
     )
-    result = list(BatchDecoder(PARTITION, chunk_bytes=10_000).decode(data))
-    assert [batch.num_rows for batch in result] == [10] * 10
+    decoded = list(BatchDecoder(PARTITION, chunk_bytes=10_000).decode(data))
+    assert [batch.num_rows for batch in decoded] == [10] * 10
 
 
 @pytest.mark.parametrize("columns", [KAFKA_COLUMNS, ("offset", "timestamp"), ("topic", "headers")])
 def test_only_the_wanted_columns_are_made(columns: tuple[str, ...]) -> None:
     data = build_batch([SimpleRecord(b"k", b"v", 5, [("h", b"x")])])
-    (result,) = BatchDecoder(PARTITION, columns).decode(data)
-    assert result.schema == arrow_schema(columns)
+    (decoded,) = BatchDecoder(PARTITION, columns).decode(data)
+    assert decoded.schema == arrow_schema(columns)
 
 
 @settings(deadline=None)

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -138,8 +138,8 @@ def test_every_topic_key_but_seven_has_a_broker_key() -> None:
 def test_a_topic_key_and_its_broker_key_agree_on_type_and_default(name: str) -> None:
     synonyms = BROKER_SYNONYMS[name]
     last = BROKER_KEYS[synonyms[-1].name]
-    default = last.default_value()
-    scaled = default * synonyms[-1].factor if synonyms[-1].factor > 1 else default  # type: ignore[operator]
+    default: Any = last.default_value()
+    scaled = default * synonyms[-1].factor if synonyms[-1].factor > 1 else default
     assert scaled == TOPIC_KEYS[name].default
     assert BROKER_KEYS[synonyms[0].name].type == TOPIC_KEYS[name].type
 

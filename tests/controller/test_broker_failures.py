@@ -1,5 +1,7 @@
 """Fencing, the ELR and elections over three brokers, as Apache Kafka 4.3.1 recorded them."""
 
+from typing import Any
+
 import pytest
 from controller_harness import Harness, uuid
 
@@ -90,11 +92,11 @@ class Cluster(Harness):
         self.epochs[broker_id] = response.broker_epoch
         await self.heartbeat(broker_id, response.broker_epoch, want_fence=True)
 
-    def change(self, topic: str, **fields: object) -> PartitionChangeRecord:
+    def change(self, topic: str, **fields: Any) -> PartitionChangeRecord:
         return PartitionChangeRecord(
             partition_id=0,
             topic_id=self.topics[topic],
-            **fields,  # type: ignore[arg-type]
+            **fields,
         )
 
     def fenced(self, broker_id: int) -> BrokerRegistrationChangeRecord:

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from controller_harness import Harness, uuid
@@ -332,7 +333,8 @@ async def test_a_client_may_only_uncordon_at_the_controller_itself() -> None:
     (answer,) = (await node.request(request)).responses
     assert answer.error_code == ErrorCode.INVALID_CONFIG
     assert "must be a subset of the current configuration value" in answer.error_message
-    assert (await node.driver.handle(request)).responses[0].error_code == 0  # type: ignore[attr-defined]
+    handled: Any = await node.driver.handle(request)
+    assert handled.responses[0].error_code == 0
     assert (await node.request(request)).responses[0].error_code == 0
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from controller_harness import AnyConfig, Harness, uuid
@@ -64,8 +65,9 @@ async def started(*rights: tuple[Operation, ResourceType, str], topics: str = ""
     await node.broker(1, [uuid(1)])
     if topics:
         await node.request(creation(*topics.split()))
-    node.authorizer.load({})  # type: ignore[attr-defined]
-    node.authorizer.update(authorizer(*rights)._by_id)  # type: ignore[attr-defined]
+    assert isinstance(node.authorizer, StandardAuthorizer)
+    node.authorizer.load({})
+    node.authorizer.update(authorizer(*rights)._by_id)
     return node
 
 
@@ -194,7 +196,7 @@ async def test_configurations_are_changed_by_the_right_to_their_kind_of_resource
     ]
 
 
-GOOD = {
+GOOD: dict[str, Any] = {
     "resource_type": 2,
     "resource_name": "t",
     "resource_pattern_type": 3,
@@ -227,12 +229,12 @@ GOOD = {
     ],
 )
 async def test_an_acl_that_means_nothing_is_refused_alone(
-    changes: dict[str, int], text: str
+    changes: dict[str, Any], text: str
 ) -> None:
     node = Harness(has_authorizer=True)
     node.quorum.become_leader(1, 1)
     make = CreateAclsRequest.AclCreation
-    request = CreateAclsRequest(creations=[make(**GOOD), make(**{**GOOD, **changes})])  # type: ignore[arg-type]
+    request = CreateAclsRequest(creations=[make(**GOOD), make(**{**GOOD, **changes})])
     good, bad = (await node.request(request)).results
     assert (good.error_code, good.error_message) == (NONE, "")
     assert (bad.error_code, bad.error_message) == (ErrorCode.INVALID_REQUEST, text)
@@ -267,7 +269,7 @@ def test_ranges_of_hosts_need_a_level_and_a_valid_notation(
     context = ControllerContext(
         Harness(has_authorizer=True).settings, AnyConfig(), lambda: bytes(16), Random(1)
     )
-    creation = CreateAclsRequest.AclCreation(**{**GOOD, "host": host})  # type: ignore[arg-type]
+    creation = CreateAclsRequest.AclCreation(**{**GOOD, "host": host})
     made = create_acls(image, CreateAclsRequest(creations=[creation]), context)
     (result,) = made.response.results
     assert (result.error_code, result.error_message) == (code, text)
@@ -282,8 +284,7 @@ async def test_a_request_makes_and_removes_at_most_10_000_acls() -> None:
     def several(first: int, count: int) -> CreateAclsRequest:
         return CreateAclsRequest(
             creations=[
-                make(**{**GOOD, "resource_name": f"t{n}"})  # type: ignore[arg-type]
-                for n in range(first, first + count)
+                make(**{**GOOD, "resource_name": f"t{n}"}) for n in range(first, first + count)
             ]
         )
 

@@ -3,6 +3,8 @@
 Each step's expected batches are those of a recorded run; ids are replaced by the test's own.
 """
 
+from typing import Any
+
 from controller_harness import Harness, uuid
 
 from spindle.common.errors import ErrorCode
@@ -46,9 +48,9 @@ def partition(topic_id: bytes, index: int) -> PartitionRecord:
     )
 
 
-def create(name: str, partitions: int, **more: object) -> CreateTopicsRequest:
+def create(name: str, partitions: int, **more: Any) -> CreateTopicsRequest:
     more.setdefault("replication_factor", 1)
-    topic = TOPIC(name=name, num_partitions=partitions, **more)  # type: ignore[arg-type]
+    topic = TOPIC(name=name, num_partitions=partitions, **more)
     return CreateTopicsRequest(topics=[topic])
 
 
@@ -212,8 +214,8 @@ async def test_refused_topics_write_nothing_and_say_why() -> None:
         ),
     ]
     for request, code, text in cases:
-        (result,) = (await node.request(request)).topics
-        assert (result.error_code, result.error_message) == (code, text)
+        (created,) = (await node.request(request)).topics
+        assert (created.error_code, created.error_message) == (code, text)
     assert node.records(done) == []
 
 

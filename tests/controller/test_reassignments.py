@@ -28,8 +28,8 @@ class TwoReplicas(Cluster):
             replication_factor=-1,
             assignments=[TOPIC.CreatableReplicaAssignment(broker_ids=[1, 2])],
         )
-        (result,) = (await self.request(CreateTopicsRequest(topics=[topic]))).topics
-        self.topics["r"] = result.topic_id
+        (created,) = (await self.request(CreateTopicsRequest(topics=[topic]))).topics
+        self.topics["r"] = created.topic_id
         self.new_records()
 
     async def reassign(

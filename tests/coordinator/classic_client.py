@@ -26,8 +26,8 @@ _LOST: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
 def assignment_bytes(owned: dict[str, set[int]], version: int = 3, user_data: bytes = b"") -> bytes:
     value = ConsumerProtocolAssignment(
         assigned_partitions=[
-            ConsumerProtocolAssignment.TopicPartition(topic=name, partitions=sorted(item))
-            for name, item in owned.items()
+            ConsumerProtocolAssignment.TopicPartition(topic=name, partitions=sorted(indexes))
+            for name, indexes in owned.items()
         ],
         user_data=user_data or None,
     )
@@ -64,12 +64,12 @@ class ClassicConsumer:
 
     @property
     def partitions(self) -> list[tuple[str, int]]:
-        return sorted((topic, p) for topic, item in self.owned.items() for p in item)
+        return sorted((topic, p) for topic, indexes in self.owned.items() for p in indexes)
 
     def subscription(self) -> bytes:
         owned = [
-            ConsumerProtocolSubscription.TopicPartition(topic=name, partitions=sorted(item))
-            for name, item in self.owned.items()
+            ConsumerProtocolSubscription.TopicPartition(topic=name, partitions=sorted(indexes))
+            for name, indexes in self.owned.items()
         ]
         value = ConsumerProtocolSubscription(topics=list(self.topics), owned_partitions=owned)
         return _VERSION.pack(3) + encode(value, 3)

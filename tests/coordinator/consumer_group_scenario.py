@@ -48,7 +48,7 @@ class Consumer:
 
     @property
     def partitions(self) -> list[tuple[str, int]]:
-        return sorted((topic, p) for topic, item in self.owned.items() for p in item)
+        return sorted((topic, p) for topic, indexes in self.owned.items() for p in indexes)
 
 
 class ConsumerScenario(Scenario):

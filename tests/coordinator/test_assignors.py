@@ -62,18 +62,18 @@ def test_every_partition_has_exactly_one_subscriber(group: AssignorInput, name: 
 
 @given(groups(alike=True))
 def test_uniform_shares_differ_by_one_at_most(group: AssignorInput) -> None:
-    result = sizes(assign_uniformly(group)).values()
-    assert max(result) - min(result) <= 1
+    share_sizes = sizes(assign_uniformly(group)).values()
+    assert max(share_sizes) - min(share_sizes) <= 1
 
 
 @given(groups())
 def test_uniform_leaves_no_move_that_would_make_members_more_equal(group: AssignorInput) -> None:
     assignment = assign_uniformly(group)
-    result = sizes(assignment)
+    share_sizes = sizes(assignment)
     for member_id, parts in assignment.items():
         for other in group.subscribers:
             if other.topic_ids & set(parts):
-                assert result[member_id] - result[other.member_id] <= 1
+                assert share_sizes[member_id] - share_sizes[other.member_id] <= 1
 
 
 @given(groups())

@@ -78,9 +78,9 @@ async def test_coordinator_is_the_leader_of_the_groups_partition(version: int) -
     else:
         request.coordinator_keys = ["orders"]
     response = await ask(broker, handlers.handle_find_coordinator, version, request)
-    result = response if version < 4 else response.coordinators[0]
-    assert (result.error_code, result.node_id) == (ErrorCode.NONE, 1)
-    assert (result.host, result.port) == ("broker-1", 9092)
+    coordinator = response if version < 4 else response.coordinators[0]
+    assert (coordinator.error_code, coordinator.node_id) == (ErrorCode.NONE, 1)
+    assert (coordinator.host, coordinator.port) == ("broker-1", 9092)
     assert broker.created == []
     broker.groups.close()
 
@@ -113,10 +113,10 @@ async def test_first_look_up_creates_the_topic(version: int, is_quick: bool) -> 
     else:
         request.coordinator_keys = ["orders"]
     response = await ask(broker, handlers.handle_find_coordinator, version, request)
-    result = response if version < 4 else response.coordinators[0]
+    coordinator = response if version < 4 else response.coordinators[0]
     assert broker.created == [OFFSETS_TOPIC]
     code = ErrorCode.NONE if is_quick else ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert (result.error_code, result.node_id) == (code, 1 if is_quick else -1)
+    assert (coordinator.error_code, coordinator.node_id) == (code, 1 if is_quick else -1)
     broker.groups.close()
 
 

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import weakref
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from coordinator_log import (
@@ -90,7 +91,7 @@ async def fetch(broker: Broker, group: str = GROUP, *, require_stable: bool = Fa
 
 
 async def join(
-    broker: Broker, member_id: str = "", group: str = GROUP, **fields: object
+    broker: Broker, member_id: str = "", group: str = GROUP, **fields: Any
 ) -> JoinGroupResponse:
     request = JoinGroupRequest(
         group_id=group,
@@ -98,7 +99,7 @@ async def join(
         rebalance_timeout_ms=60_000,
         member_id=member_id,
         protocol_type="consumer",
-        **{"protocols": [JoinGroupRequest.JoinGroupRequestProtocol(name="range")], **fields},  # type: ignore[arg-type]
+        **{"protocols": [JoinGroupRequest.JoinGroupRequestProtocol(name="range")], **fields},
     )
     return await broker.groups.join_group(request, CLIENT)
 

@@ -87,13 +87,13 @@ class Leaders:
                     producer_id=marker.producer_id,
                     topics=[
                         topic_type(
-                            name=item.name,
+                            name=topic.name,
                             partitions=[
                                 partition(partition_index=index, error_code=code)
-                                for index in item.partition_indexes
+                                for index in topic.partition_indexes
                             ],
                         )
-                        for item in marker.topics
+                        for topic in marker.topics
                     ],
                 )
                 for marker in message.markers

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from consumer_group_scenario import ConsumerScenario, topic_id
@@ -365,7 +366,9 @@ async def test_a_verification_that_failed_is_repeated() -> None:
     assert await client.add({("t", 0): 5}) == {("t", 0): ErrorCode.NONE}
 
 
-async def test_a_marker_during_the_verification_makes_the_answer_worthless() -> None:
+async def test_a_marker_during_the_verification_makes_the_answer_worthless(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The marker may have ended the verified transaction; its offsets would stay pending."""
 
     broker = start()
@@ -385,12 +388,12 @@ async def test_a_marker_during_the_verification_makes_the_answer_worthless() -> 
 
     answer = verification.verify
 
-    async def slow(*args: object, **options: object) -> dict[TopicPartition, ErrorCode]:
-        codes = await answer(*args, **options)  # type: ignore[arg-type]
+    async def slow(*args: Any, **options: Any) -> dict[TopicPartition, ErrorCode]:
+        codes = await answer(*args, **options)
         await asyncio.sleep(0)
         return codes
 
-    verification.verify = slow  # type: ignore[method-assign]
+    monkeypatch.setattr(verification, "verify", slow)
     verification.on_question = end
     client = Client(broker, 5)
     assert await client.add({("t", 0): 5}) == {("t", 0): ErrorCode.INVALID_TXN_STATE}

@@ -1,5 +1,7 @@
 """The state machine of transactional ids, as a client and a new coordinator see it."""
 
+from typing import Any
+
 import pytest
 from transaction_scenario import LAST_EPOCH, P0, P1, START_MS, TX, TransactionScenario
 
@@ -417,8 +419,8 @@ def test_list_filters() -> None:
     s = ongoing()
     s.advance(1_000)
 
-    def listed(**filters: object) -> int:
-        wanted = TransactionFilter(ListTransactionsRequest(**filters))  # type: ignore[arg-type]
+    def listed(**filters: Any) -> int:
+        wanted = TransactionFilter(ListTransactionsRequest(**filters))
         return len(wanted.listed(s.shard.ids, s.now_ms))
 
     assert listed() == 1

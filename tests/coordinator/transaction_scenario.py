@@ -87,7 +87,8 @@ class TransactionScenario:
         for change in out.timers:
             self.timers.apply(change)
         for token, response in out.answers:
-            self.answers[token] = response  # type: ignore[index]
+            assert isinstance(token, int)
+            self.answers[token] = response
         if out.records and self.held is not None:
             self.held.append(out)
         elif out.records:
@@ -95,17 +96,18 @@ class TransactionScenario:
         self.shard.check()
 
     def _finish(self, out: TransactionResult, code: ErrorCode) -> None:
-        result = TransactionResult(self.now_ms)
+        outcome = TransactionResult(self.now_ms)
         if code is ErrorCode.NONE:
             base_offset = len(self.log)
             self.log += out.records
-            self.shard.committed(out.records, base_offset, None, result)
+            self.shard.committed(out.records, base_offset, None, outcome)
         else:
-            self.shard.failed(out.records, result)
-        for change in result.timers:
+            self.shard.failed(out.records, outcome)
+        for change in outcome.timers:
             self.timers.apply(change)
         for token, response in out.answers_after_commit:
-            self.answers[token] = response if code is ErrorCode.NONE else code  # type: ignore[index]
+            assert isinstance(token, int)
+            self.answers[token] = response if code is ErrorCode.NONE else code
 
     def hold(self) -> None:
         self.held = []

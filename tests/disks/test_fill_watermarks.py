@@ -22,8 +22,8 @@ MARKS = Watermarks(0.9, 0.8)
 def test_between_the_watermarks_a_directory_stays_as_it_was(
     usable: int, before: bool, is_full: bool
 ) -> None:
-    result = nearly_full(["/a"] if before else [], {"/a": (100, usable)}, MARKS)
-    assert result == (("/a",) if is_full else ())
+    nearly_full_paths = nearly_full(["/a"] if before else [], {"/a": (100, usable)}, MARKS)
+    assert nearly_full_paths == (("/a",) if is_full else ())
 
 
 def test_a_directory_whose_space_is_not_known_stays_as_it_was() -> None:

@@ -147,15 +147,15 @@ def test_every_change_is_a_difference_of_the_stock(start_secured: StartSecured) 
         await grant(admin, STRANGER, [(ResourceType.TOPIC, "fuzz-0", Operation.READ)])
         wanted = len(changes()) + 1
         for _ in range(200):
-            result = differences(before, await take_snapshot(admin))
-            if len(result) >= wanted:
+            difference = differences(before, await take_snapshot(admin))
+            if len(difference) >= wanted:
                 break
             await asyncio.sleep(0.05)
-        return result
+        return difference
 
-    result = as_admin(node, story)
+    difference = as_admin(node, story)
     for beginning in (*changes(), "ACLs"):
-        assert any(line.startswith(beginning) for line in result), result
+        assert any(line.startswith(beginning) for line in difference), difference
 
 
 def test_a_secret_in_the_log_is_found(start_secured: StartSecured) -> None:

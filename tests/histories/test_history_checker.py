@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 from history_model import COPIERS, INPUT, OUTPUT, PLAIN, READERS, HistoryModel
@@ -39,8 +40,8 @@ def kinds(history: ClientHistory) -> set[FaultKind]:
     return set(check(history).counts)
 
 
-def of(*events: object, **logs: dict[int, NumberedRecord]) -> ClientHistory:
-    history = ClientHistory(list(events))  # type: ignore[arg-type]
+def of(*events: Any, **logs: dict[int, NumberedRecord]) -> ClientHistory:
+    history = ClientHistory(list(events))
     history.logs = {{"p": P, "q": Q, "out": OUT}[name]: log for name, log in logs.items()}
     return history
 

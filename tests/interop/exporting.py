@@ -34,14 +34,15 @@ def write_files(
 
 def main(bootstrap: str, topic: str, table_format: Any, path: str, *once: str) -> None:
     vars(exporter)["write_files"] = write_files
+    no_spark: Any = None
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
     settings = ExportOptions(source="spindle", portion=PortionSize(offsets=500))
     while True:
         table = open_table(table_format, path)
         source, chosen = source_and_settings(options, settings, table)
         try:
-            result = exporter.run_export(None, source, table, chosen)  # type: ignore[arg-type]
-            print("exported", result.rows, flush=True)
+            exported = exporter.run_export(no_spark, source, table, chosen)
+            print("exported", exported.rows, flush=True)
         except ExportConflict:
             print("conflict", flush=True)
         else:

@@ -83,8 +83,8 @@ def offsets_of(frame: DataFrame) -> list[list[int]]:
 
 
 def export(spark: SparkSession, source: dict[str, Any]) -> int:
-    result = export_delta(spark, source["table"], source["options"], source=source["format"])
-    return result.rows
+    exported = export_delta(spark, source["table"], source["options"], source=source["format"])
+    return exported.rows
 
 
 def stream(spark: SparkSession, source: dict[str, Any]) -> list[list[int]]:

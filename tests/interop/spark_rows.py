@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -32,7 +33,9 @@ def main() -> None:
     print(json.dumps(answer))
 
 
-def read(spark: SparkSession, source: str, plan: dict, options: dict) -> DataFrame:  # type: ignore[type-arg]
+def read(
+    spark: SparkSession, source: str, plan: dict[str, Any], options: dict[str, Any]
+) -> DataFrame:
     reader = spark.read.format(source).option("includeHeaders", "true")
     reader = reader.option("kafka.bootstrap.servers", plan["bootstrap"])
     if source == "spindle-segments":
@@ -61,7 +64,9 @@ def rows(frame: DataFrame) -> Rows:
     return sorted(collected, key=lambda row: (str(row[2]), row[3], row[4]))
 
 
-def compare(spark: SparkSession, plan: dict, options: dict) -> dict[str, object]:  # type: ignore[type-arg]
+def compare(
+    spark: SparkSession, plan: dict[str, Any], options: dict[str, Any]
+) -> dict[str, object]:
     """Return rows of each source, their schema, and the first difference to the built-in source."""
     frames = {
         source: read(spark, source, plan, options)
@@ -79,7 +84,7 @@ def compare(spark: SparkSession, plan: dict, options: dict) -> dict[str, object]
     return answer
 
 
-def write(spark: SparkSession, plan: dict) -> dict[str, object]:  # type: ignore[type-arg]
+def write(spark: SparkSession, plan: dict[str, Any]) -> dict[str, object]:
     """Write 1,000 rows with the built-in sink, and read them with the sources."""
     frame = spark.sql(
         "select cast(concat('key-', id % 10) as binary) key,"
@@ -93,7 +98,7 @@ def write(spark: SparkSession, plan: dict) -> dict[str, object]:  # type: ignore
     return compare(spark, plan, {"subscribe": plan["sink"]})
 
 
-def stream(spark: SparkSession, plan: dict) -> list[int]:  # type: ignore[type-arg]
+def stream(spark: SparkSession, plan: dict[str, Any]) -> list[int]:
     """Run the built-in streaming source twice on one checkpoint; return the rows of each run."""
     folder = Path(plan["folder"])
     counts = []

@@ -13,6 +13,7 @@ from peers.clients import create
 from peers.compare import FIRST_TIMESTAMP_MS, Answer, Pair
 from peers.node import Node
 from peers.samples import samples_with_content, seen
+from waiting import until
 
 LIMIT_S = 30.0
 
@@ -54,8 +55,7 @@ async def read(node: Node, topic: str, count: int) -> list[Answer]:
 
 
 async def until_assigned(consumer: AIOKafkaConsumer, partitions: int) -> None:
-    while len(consumer.assignment()) != partitions:  # noqa: ASYNC110 - the client has no event
-        await asyncio.sleep(0.05)
+    await until(lambda: len(consumer.assignment()) == partitions, pause_s=0.05)
 
 
 @pytest.mark.parametrize("idempotent", [False, True])

@@ -95,17 +95,17 @@ def rewrite_a_batch(path: Path, *, fixes_checksum: bool) -> None:
 def test_a_sound_cluster_has_no_findings_also_where_no_disk_is_seen(
     trio: Trio, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, result = audit(trio, capsys, "--fetch")
-    while code == 0 and result["bytes"] <= 3 * 6000 * 500:
+    code, report = audit(trio, capsys, "--fetch")
+    while code == 0 and report["bytes"] <= 3 * 6000 * 500:
         # A follower sends what is below the high watermark that it has heard of.
-        code, result = audit(trio, capsys, "--fetch")
-    assert (code, kinds(result)) == (0, [])
-    assert result["replicas"] == 3 * PARTITIONS
-    assert [broker["id"] for broker in result["brokers"]] == [1, 2, 3]
+        code, report = audit(trio, capsys, "--fetch")
+    assert (code, kinds(report)) == (0, [])
+    assert report["replicas"] == 3 * PARTITIONS
+    assert [broker["id"] for broker in report["brokers"]] == [1, 2, 3]
     paths = map(str, trio.nodes[2].log_dirs)
-    code, result = audit(trio, capsys, "--fetch", *paths)
-    assert (code, kinds(result)) == (0, [])
-    assert result["bytes"] > 3 * 6000 * 500
+    code, report = audit(trio, capsys, "--fetch", *paths)
+    assert (code, kinds(report)) == (0, [])
+    assert report["bytes"] > 3 * 6000 * 500
 
 
 def test_a_quota_makes_fetches_slow_and_is_no_finding(
@@ -114,11 +114,11 @@ def test_a_quota_makes_fetches_slow_and_is_no_finding(
     quota = ("--alter", "--entity-type", "clients", "--entity-default")
     trio.run("configs", *quota, "--add-config", "consumer_byte_rate=300000").check()
     try:
-        code, result = audit(trio, capsys, "--fetch")
+        code, report = audit(trio, capsys, "--fetch")
     finally:
         trio.run("configs", *quota, "--delete-config", "consumer_byte_rate").check()
-    assert (code, kinds(result)) == (0, [])
-    assert result["bytes"] > 3 * 6000 * 500
+    assert (code, kinds(report)) == (0, [])
+    assert report["bytes"] > 3 * 6000 * 500
 
 
 def test_damage_on_a_disk_that_is_not_seen_is_found_in_what_its_broker_sends(
@@ -127,23 +127,23 @@ def test_damage_on_a_disk_that_is_not_seen_is_found_in_what_its_broker_sends(
     damaged, differing = segment(trio.nodes[2], 0), segment(trio.nodes[3], 1)
     rewrite_a_batch(damaged, fixes_checksum=False)
     rewrite_a_batch(differing, fixes_checksum=True)
-    code, result = audit(trio, capsys, "--fetch")
+    code, report = audit(trio, capsys, "--fetch")
     assert code == 1
-    assert sorted(kinds(result)) == [
+    assert sorted(kinds(report)) == [
         ("batch-checksum", f"broker 2:{damaged.parent}"),
         ("replica-differs", f"broker 3:{differing.parent}"),
     ]
     # Tasks of Spark fetch ranges of offsets, and find the same.
-    code, result = audit(trio, capsys, "--fetch", "--spark", "local[2]")
+    code, report = audit(trio, capsys, "--fetch", "--spark", "local[2]")
     assert code == 1
-    assert sorted(kinds(result)) == [
+    assert sorted(kinds(report)) == [
         ("batch-checksum", f"broker 2:{damaged.parent}"),
         ("replica-differs", f"broker 3:{differing.parent}"),
     ]
     # One disk is seen now: its file is compared with what the other brokers send.
-    code, result = audit(trio, capsys, "--fetch", *map(str, trio.nodes[3].log_dirs))
+    code, report = audit(trio, capsys, "--fetch", *map(str, trio.nodes[3].log_dirs))
     assert code == 1
-    assert sorted(kinds(result)) == [
+    assert sorted(kinds(report)) == [
         ("batch-checksum", f"broker 2:{damaged.parent}"),
         ("replica-differs", str(differing.parent)),
     ]
@@ -155,9 +155,9 @@ def test_a_replica_that_its_broker_believes_longer_than_its_files_is_found(
     path = segment(trio.nodes[3], 2)
     cut = list(batches(path.read_bytes()))[-1][0]
     os.truncate(path, cut)
-    code, result = audit(trio, capsys, *map(str, trio.nodes[3].log_dirs))
+    code, report = audit(trio, capsys, *map(str, trio.nodes[3].log_dirs))
     assert code == 1
-    assert ("replica-size", str(path.parent)) in kinds(result)
+    assert ("replica-size", str(path.parent)) in kinds(report)
 
 
 def test_a_broker_that_hangs_is_named_and_the_audit_ends(
@@ -166,11 +166,11 @@ def test_a_broker_that_hangs_is_named_and_the_audit_ends(
     os.kill(trio.nodes[2].pid, signal.SIGSTOP)
     try:
         started = time.monotonic()
-        code, result = audit(trio, capsys)
+        code, report = audit(trio, capsys)
         assert time.monotonic() - started < 2 * LIMIT_S
     finally:
         os.kill(trio.nodes[2].pid, signal.SIGCONT)
     assert code == 2
-    assert ("broker-silent", "broker 2") in kinds(result)
-    silent = next(broker for broker in result["brokers"] if broker["id"] == 2)
+    assert ("broker-silent", "broker 2") in kinds(report)
+    silent = next(broker for broker in report["brokers"] if broker["id"] == 2)
     assert silent["error"]

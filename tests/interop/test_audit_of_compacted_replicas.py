@@ -52,12 +52,12 @@ def sentences(report: AuditReport) -> list[str]:
 
 def high_watermarks(cluster: Cluster) -> list[int]:
     """Return those of the topic in the checkpoints of all nodes; 0 where none is written yet."""
-    result = []
+    high_watermarks = []
     for node in cluster.seats.values():
         files = [path / "replication-offset-checkpoint" for path in node.log_dirs]
         lines = [line.split() for file in files for line in file.read_text().splitlines()]
-        result.append(max((int(line[2]) for line in lines if line[0] == TOPIC), default=0))
-    return result
+        high_watermarks.append(max((int(line[2]) for line in lines if line[0] == TOPIC), default=0))
+    return high_watermarks
 
 
 def write(cluster: Cluster, is_stopped: threading.Event) -> None:

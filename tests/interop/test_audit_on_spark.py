@@ -33,12 +33,12 @@ LIMIT_S = 90.0
 
 @pytest.fixture
 def roots(tmp_path: Path) -> list[Path]:
-    result = []
+    roots = []
     for number, name in enumerate(DAMAGE):
         root = clean_directory(tmp_path / f"r{number}", number, node_id=number)
         FAULTS[name][1](random.Random(name), root)
-        result.append(root)
-    return result
+        roots.append(root)
+    return roots
 
 
 def test_a_session_finds_what_the_audit_here_finds(roots: list[Path], tmp_path: Path) -> None:

@@ -11,17 +11,18 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from operator import not_
 from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError as AioKafkaError
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.errors import KafkaError as KafkaPythonError
 from peers.clients import position_of
 from peers.cluster import QUICK_FAILOVER, Cluster
-from waiting import wait_until
+from waiting import wait_for, wait_until
 
 from kafka import KafkaConsumer, KafkaProducer
 
@@ -68,10 +69,9 @@ def librdkafka_sends(subject: Subject) -> None:
         }
     )
 
-    def delivered(error: KafkaError | None, record: object) -> None:
+    def delivered(error: KafkaError | None, record: Message) -> None:
         if error is None:
-            value = record.value()  # type: ignore[attr-defined]
-            subject.acknowledged.append(int(value))
+            subject.acknowledged.append(int(record.value() or b""))
         else:
             subject.faults.append(RuntimeError(str(error)))
 
@@ -247,9 +247,13 @@ def test_clients_live_through_the_loss_of_every_node(cluster: Cluster) -> None:
         subject.is_sending = False
     for thread in senders:
         thread.join(LIMIT_S)
-    deadline = time.monotonic() + LIMIT_S
-    while any(subject.missing() for subject in subjects) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_for(
+        lambda: {subject.topic: subject.missing() for subject in subjects if subject.missing()},
+        not_,
+        "every record is read",
+        limit_s=LIMIT_S,
+        pause_s=0.1,
+    )
     for subject in subjects:
         subject.is_reading = False
     for thread in readers:

@@ -94,9 +94,9 @@ def test_features(pair: Pair) -> None:
 
 def api_ranges(pair: Pair, node: Node) -> dict[str, tuple[int, int]]:
     """Return the (lowest, highest version) of each API that kafka-broker-api-versions prints."""
-    result = pair.java_tools.run("broker-api-versions", "--bootstrap-server", node.bootstrap)
+    done = pair.java_tools.run("broker-api-versions", "--bootstrap-server", node.bootstrap)
     ranges: dict[str, tuple[int, int]] = {}
-    for line in result.check().lines:
+    for line in done.check().lines:
         match = re.match(r"\s+(\w+)\((\d+)\): (\d+)(?: to (\d+))? \[usable", line)
         if match:
             low = int(match[3])

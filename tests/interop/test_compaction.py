@@ -116,11 +116,11 @@ Batch = tuple[int, int, int, int, int, bool, list[Record]]
 
 def content(directory: Path) -> list[Batch]:
     """All batches: offsets, flags, producer, whether there is a horizon, records."""
-    result: list[Batch] = []
+    content: list[Batch] = []
     for path in sorted((directory / f"{TOPIC}-0").glob("*.log")):
         data = path.read_bytes()
         for position, header in batches(data):
-            result.append(
+            content.append(
                 (
                     header.base_offset,
                     header.last_offset,
@@ -131,7 +131,7 @@ def content(directory: Path) -> list[Batch]:
                     decode_records(data, position, header),
                 )
             )
-    return result
+    return content
 
 
 def aborted(directory: Path) -> bytes:

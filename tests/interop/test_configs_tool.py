@@ -13,10 +13,10 @@ METADATA_DELAY_S = 0.2
 
 def configs(pair: Pair, node: Node, *arguments: str) -> Answer:
     """Return the answer of a kafka-configs command, when the broker has seen its change."""
-    result = pair.java_tools.run("configs", "--bootstrap-server", node.bootstrap, *arguments)
-    if "--alter" in arguments and result.exit_code == 0:
+    done = pair.java_tools.run("configs", "--bootstrap-server", node.bootstrap, *arguments)
+    if "--alter" in arguments and done.exit_code == 0:
         time.sleep(METADATA_DELAY_S)
-    return tool_answer(result)
+    return tool_answer(done)
 
 
 def create(pair: Pair, node: Node, topic: str, *arguments: str) -> None:

@@ -47,8 +47,8 @@ class Mover:
         return file
 
     def tool(self, name: str, *words: str) -> Answer:
-        result = self._pair.java_tools.run(name, "--bootstrap-server", self._node.bootstrap, *words)
-        return tool_answer(result)
+        done = self._pair.java_tools.run(name, "--bootstrap-server", self._node.bootstrap, *words)
+        return tool_answer(done)
 
     def reassign(self, path: str, *words: str, partition: int = 0) -> Answer:
         plan = self._folder / f"{self._node.kind}.json"
@@ -68,10 +68,10 @@ class Mover:
     def view(self) -> list[list[Any]]:
         """(directory, whether it is the future log, whether it lags) of each copy."""
         answer = self.tool("log-dirs", "--describe", "--topic-list", self._topic)
-        result = next(json.loads(line) for line in answer["stdout"] if line.startswith("{"))
+        document = next(json.loads(line) for line in answer["stdout"] if line.startswith("{"))
         rows = [
             [self.named(log_dir["logDir"]), replica["isFuture"], replica["offsetLag"] > 0]
-            for log_dir in result["brokers"][0]["logDirs"]
+            for log_dir in document["brokers"][0]["logDirs"]
             for replica in log_dir["partitions"]
         ]
         return sorted(rows)
@@ -90,8 +90,8 @@ class Mover:
         """Return (producer id, epoch, last sequence) of the producers of the partition."""
         server = ("--bootstrap-server", self._node.bootstrap)
         words = ("describe-producers", "--topic", self._topic, "--partition", "0")
-        result = self._pair.java_tools.run("transactions", *server, *words)
-        rows = [line.split() for line in result.check().lines[1:]]
+        done = self._pair.java_tools.run("transactions", *server, *words)
+        rows = [line.split() for line in done.check().lines[1:]]
         return [[int(row[0]), int(row[1]), int(row[3])] for row in rows]
 
     def until_known(self, number: int) -> None:
@@ -266,11 +266,11 @@ def metadata(pair: Pair, node: Node, mover: Mover) -> list[Any]:
     """Return the registrations, their changes, and the directories of the topic in the metadata
     log, with names in place of ids. The node is stopped."""
     files = sorted((node.log_dirs[0] / "__cluster_metadata-0").glob("*.log"))
-    result = pair.java_tools.run(
+    done = pair.java_tools.run(
         *("dump-log", "--cluster-metadata-decoder", "--skip-record-metadata"),
         *("--files", ",".join(map(str, files))),
     )
-    text = result.check().stdout
+    text = done.check().stdout
     for path, name in zip(mover.paths, ("<first>", "<second>", "<third>"), strict=False):
         properties = dict(
             line.split("=", 1)

@@ -34,7 +34,7 @@ OVERRIDES = {
 LIMIT_S = 30.0
 TRANSACTIONAL = "transactional"
 
-Contents = dict[str, list[object]]
+Contents = dict[str, list[list[object]]]
 
 
 class Disks:
@@ -163,7 +163,7 @@ def contents(node: Node) -> Contents:
     consumer = Consumer(
         settings(node, group_id="reader", enable_auto_commit=False, check_crcs=True)
     )
-    result: Contents = {}
+    contents: Contents = {}
     try:
         topics = _topics_with_leaders(consumer)
         places = [
@@ -176,15 +176,15 @@ def contents(node: Node) -> Contents:
         for place in places:
             low, high = watermarks(consumer, place)
             total += high - low
-            result[f"{place.topic}-{place.partition}"] = []
+            contents[f"{place.topic}-{place.partition}"] = []
         consumer.assign(places)
         for one in take(consumer, total):
-            result[f"{one.topic()}-{one.partition()}"].append(
+            contents[f"{one.topic()}-{one.partition()}"].append(
                 [one.offset(), *seen(one.key(), one.value(), one.headers(), one.timestamp()[1])]
             )
     finally:
         consumer.close()
-    return result
+    return contents
 
 
 def _topics_with_leaders(consumer: Consumer) -> dict[str, TopicMetadata]:
@@ -380,7 +380,8 @@ def test_a_damaged_tail_is_cut_alike(tmp_path: Path, candidate_class: type[Node]
             segment.write_bytes(data[:-700] if damage == "torn" else data + b"\x00garbage" * 50)
             node = disks.start(reader)
             records = contents(node)["damaged-0"]
-            assert [record[0] for record in records] == list(range(len(records)))  # type: ignore[index]
+            offsets = [offset for offset, *_ in records]
+            assert offsets == list(range(len(records)))
             ends.append(len(records))
         finally:
             if disks.running is not None:
@@ -400,10 +401,10 @@ def test_topic_configs_and_deletion_survive(disks: Disks, java_tools: JavaTools)
     described = []
     for who in ("kafka", "candidate"):
         node = disks.start(who)
-        result = java_tools.run(
+        done = java_tools.run(
             "topics", "--bootstrap-server", node.bootstrap, "--describe", "--exclude-internal"
         ).check()
-        described.append(sorted(_sorted_configs(line) for line in result.lines))
+        described.append(sorted(_sorted_configs(line) for line in done.lines))
         disks.stop("clean")
     assert described[0] == described[1]
     assert any("retention.ms=123456" in line for line in described[0])

@@ -76,10 +76,10 @@ class Moving:
 
     def until_moved(self) -> None:
         def is_done(lines: list[str]) -> bool:
-            result = next(json.loads(line) for line in lines if line.startswith("{"))
+            document = next(json.loads(line) for line in lines if line.startswith("{"))
             rows = [
                 (log_dir["logDir"], replica["isFuture"])
-                for log_dir in result["brokers"][0]["logDirs"]
+                for log_dir in document["brokers"][0]["logDirs"]
                 for replica in log_dir["partitions"]
             ]
             return rows == [(str(self.target), False)]

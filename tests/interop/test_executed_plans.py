@@ -104,13 +104,13 @@ def test_a_directory_is_drained_and_refilled_by_kafkas_tool(
     folder = tmp_path / "drain"
     page = tmp_path / "drain.html"
     files = ("--out", str(folder), "--html", str(page))
-    result = plan(trio, capsys, "drain", f"2:{path}", *files)
-    moves = [move for item in result["rounds"] for move in item["moves"]]
+    planned = plan(trio, capsys, "drain", f"2:{path}", *files)
+    moves = [move for round_ in planned["rounds"] for move in round_["moves"]]
     assert len(moves) == len(before[path]) > 0
-    assert result["movedBytes"] == result["lowerBoundBytes"]
-    assert f"cluster {result['clusterId']}" in page.read_text()
+    assert planned["movedBytes"] == planned["lowerBoundBytes"]
+    assert f"cluster {planned['clusterId']}" in page.read_text()
     assert f"Empty 2:{path}" in page.read_text()
-    for number in range(len(result["rounds"])):
+    for number in range(len(planned["rounds"])):
         execute(trio, folder / f"round-{number + 1:04d}.json")
     after = held(trio)
     assert after[path] == []
@@ -125,17 +125,17 @@ def test_a_cluster_is_balanced_as_predicted(
     trio: Trio, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "balance"
-    result = plan(trio, capsys, "balance", "--out", str(folder))
-    for number in range(len(result["rounds"])):
+    planned = plan(trio, capsys, "balance", "--out", str(folder))
+    for number in range(len(planned["rounds"])):
         execute(trio, folder / f"round-{number + 1:04d}.json")
-    if result["preferredLeaders"]:
+    if planned["preferredLeaders"]:
         execute(trio, folder / "leaders.json")
     again = plan(trio, capsys, "balance")
     assert [leader["before"] for leader in again["leaders"]] == [
-        leader["after"] for leader in result["leaders"]
+        leader["after"] for leader in planned["leaders"]
     ]
-    assert again["spreadBefore"] == pytest.approx(result["spreadAfter"], abs=0.01)
-    assert again["spreadBefore"] <= result["spreadBefore"]
+    assert again["spreadBefore"] == pytest.approx(planned["spreadAfter"], abs=0.01)
+    assert again["spreadBefore"] <= planned["spreadBefore"]
 
 
 def directory_of_most(trio: Trio, number: int) -> str:
@@ -235,14 +235,14 @@ def counted(trio: Trio) -> int:
     places = [TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)]
     ends = [consumer.get_watermark_offsets(place, LIMIT_S)[1] for place in places]
     consumer.assign(places)
-    result = 0
-    while result < sum(ends):
+    counted = 0
+    while counted < sum(ends):
         message = consumer.poll(LIMIT_S)
-        assert message is not None, f"{result} of {sum(ends)} records"
+        assert message is not None, f"{counted} of {sum(ends)} records"
         assert message.error() is None, message.error()
-        result += 1
+        counted += 1
     consumer.close()
-    return result
+    return counted
 
 
 def test_a_cordoned_directory_receives_nothing(
@@ -251,25 +251,27 @@ def test_a_cordoned_directory_receives_nothing(
     path = str(trio.nodes[1].log_dirs[0])
     entity = ("--entity-type", "brokers", "--entity-name", "1")
     trio.run("configs", "--alter", *entity, "--add-config", f"cordoned.log.dirs={path}").check()
-    result = plan(trio, capsys, "decommission", "3")
-    while not any(directory["isCordoned"] for directory in result["directories"]):
+    planned = plan(trio, capsys, "decommission", "3")
+    while not any(directory["isCordoned"] for directory in planned["directories"]):
         # The broker that was asked had not heard of the cordon yet.
-        result = plan(trio, capsys, "decommission", "3")
+        planned = plan(trio, capsys, "decommission", "3")
     assert [
-        directory["path"] for directory in result["directories"] if directory["isCordoned"]
+        directory["path"] for directory in planned["directories"] if directory["isCordoned"]
     ] == [path]
-    moves = [move for item in result["rounds"] for move in item["moves"]]
+    moves = [move for round_ in planned["rounds"] for move in round_["moves"]]
     assert moves
     assert path not in {move["toPath"] for move in moves}
     assert all(
         directory["usedBytesAfter"] == 0
-        for directory in result["directories"]
+        for directory in planned["directories"]
         if directory["isEmptied"]
     )
 
 
 def test_a_dead_broker_is_planned_empty(trio: Trio, capsys: pytest.CaptureFixture[str]) -> None:
     trio.nodes[3].kill()
-    result = plan(trio, capsys, "decommission", "3")
-    assert any("broker 3 does not report its directories" in remark for remark in result["remarks"])
-    assert {move["fromBroker"] for item in result["rounds"] for move in item["moves"]} == {3}
+    planned = plan(trio, capsys, "decommission", "3")
+    assert any(
+        "broker 3 does not report its directories" in remark for remark in planned["remarks"]
+    )
+    assert {move["fromBroker"] for round_ in planned["rounds"] for move in round_["moves"]} == {3}

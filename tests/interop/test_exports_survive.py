@@ -81,9 +81,9 @@ def test_two_exporters_that_are_killed_write_every_record_once(
     subprocess.run(
         [sys.executable, str(EXPORTING), *words, "once"], check=True, stdout=subprocess.PIPE
     )
-    result = values_of(table_format, table)
-    assert sum(map(len, result.values())) > 100
-    assert dict(result) == dict(traffic.written)
+    values = values_of(table_format, table)
+    assert sum(map(len, values.values())) > 100
+    assert dict(values) == dict(traffic.written)
     assert files_without_a_table(table_format, table) == set()
 
 

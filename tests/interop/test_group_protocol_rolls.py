@@ -118,8 +118,8 @@ class Roll:
     def _described(self, option: str) -> Answer:
         words = ("--bootstrap-server", self._node.bootstrap, "--describe", "--group", self._group)
         with _ONE_TOOL:
-            result = self._tools.run("groups", *words, option, "--verbose").check()
-        title, *rows = [line.split() for line in result.lines if line]
+            done = self._tools.run("groups", *words, option, "--verbose").check()
+        title, *rows = [line.split() for line in done.lines if line]
         title = " ".join(title).replace("COORDINATOR (ID)", "COORDINATOR ID").split()
         return [
             title,
@@ -136,9 +136,9 @@ class Roll:
         ]
         with _ONE_TOOL:
             words = ("--files", str(log), "--offsets-decoder")
-            result = self._tools.run("dump-log", *words).check()
+            done = self._tools.run("dump-log", *words).check()
         state: dict[str, Any] = {}
-        for line in result.lines:
+        for line in done.lines:
             match = _RECORD.search(line)
             if match is None or self._group not in match[1]:
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
+    Message,
     Producer,
     TopicPartition,
 )
@@ -71,8 +73,8 @@ def send(node: Node, topic: str, partition: int = 0, **config: object) -> list[A
     producer = Producer(settings)
     reports: list[Answer] = []
 
-    def report(error: KafkaError | None, message: object) -> None:
-        reports.append(error.name() if error else message.offset())  # type: ignore[attr-defined]
+    def report(error: KafkaError | None, message: Message) -> None:
+        reports.append(error.name() if error else message.offset())
 
     for sample in samples():
         producer.produce(
@@ -114,10 +116,10 @@ def read(
         return [_plain(message) for message in take(one, count)]
 
 
-def _plain(message: object) -> Answer:
-    kind, timestamp_ms = message.timestamp()  # type: ignore[attr-defined]
-    fields = (message.key(), message.value(), message.headers())  # type: ignore[attr-defined]
-    return [message.offset(), kind, *seen(*fields, timestamp_ms)]  # type: ignore[attr-defined]
+def _plain(message: Message) -> Answer:
+    kind, timestamp_ms = message.timestamp()
+    fields = (message.key(), message.value(), message.headers())
+    return [message.offset(), kind, *seen(*fields, timestamp_ms)]
 
 
 @pytest.mark.parametrize("acks", ["all", "1"])
@@ -380,12 +382,12 @@ def test_members_share_the_partitions(pair: Pair, strategy: str) -> None:
 def _assigned(members: list[Consumer], sizes: list[int]) -> list[int]:
     """Poll until the members hold `sizes` partitions each; return what they hold at the limit."""
     deadline = time.monotonic() + LIMIT_S
-    result: list[int] = []
-    while result != sizes and time.monotonic() < deadline:
+    assigned: list[int] = []
+    while assigned != sizes and time.monotonic() < deadline:
         for member in members:
             member.poll(0.05)
-        result = [len(member.assignment()) for member in members]
-    return result
+        assigned = [len(member.assignment()) for member in members]
+    return assigned
 
 
 def test_static_members_keep_their_partitions(pair: Pair) -> None:
@@ -432,7 +434,7 @@ def test_topic_administration(pair: Pair) -> None:
         grow = [("adm", 5), ("adm", 5), ("adm", 3), ("adm-missing", 3)]
         for topic, total in grow:
             future = client.create_partitions([NewPartitions(topic, total)])[topic]
-            answers.append(outcome(lambda future=future: future.result(LIMIT_S)))  # type: ignore[misc]
+            answers.append(outcome(partial(future.result, LIMIT_S)))
         futures = client.create_topics([NewTopic("dry", 3)], validate_only=True)
         answers.append(outcome(lambda: futures["dry"].result(LIMIT_S)))
         time.sleep(0.2)
@@ -441,7 +443,7 @@ def test_topic_administration(pair: Pair) -> None:
         answers.append("dry" in topics)
         for topic in ("adm", "adm-missing"):
             future = client.delete_topics([topic])[topic]
-            answers.append(outcome(lambda future=future: future.result(LIMIT_S)))  # type: ignore[misc]
+            answers.append(outcome(partial(future.result, LIMIT_S)))
         return answers
 
     answers = pair.compare(script)
@@ -465,7 +467,7 @@ def test_config_administration(pair: Pair) -> None:
             entry = ConfigEntry(name, value, incremental_operation=operation)
             resource = ConfigResource(ResourceType.TOPIC, "cfg", incremental_configs=[entry])
             future = client.incremental_alter_configs([resource])[resource]
-            answers.append(outcome(lambda future=future: future.result(LIMIT_S)))  # type: ignore[misc]
+            answers.append(outcome(partial(future.result, LIMIT_S)))
             time.sleep(0.1)
             answers.append(_describe(client, ResourceType.TOPIC, "cfg", changed_only=True))
         answers.append(_describe(client, ResourceType.TOPIC, "missing"))
@@ -515,9 +517,8 @@ def test_offset_and_record_administration(pair: Pair) -> None:
         for offset in (10, -1, 51):
             asked = TopicPartition("lo", 0, offset)
             future = client.delete_records([asked])[asked]
-            answers.append(
-                outcome(lambda future=future: future.result(LIMIT_S).low_watermark)  # type: ignore[misc]
-            )
+            deleted = outcome(partial(future.result, LIMIT_S))
+            answers.append(getattr(deleted, "low_watermark", deleted))
         return answers
 
     assert pair.compare(script)[0][0] == 0
@@ -547,7 +548,7 @@ def test_group_administration(pair: Pair) -> None:
         )  # fmt: skip
         for group in ("gg", "gg", "gg-missing"):
             future = client.delete_consumer_groups([group])[group]
-            answers.append(outcome(lambda future=future: future.result(LIMIT_S)))  # type: ignore[misc]
+            answers.append(outcome(partial(future.result, LIMIT_S)))
         return answers
 
     answers = pair.compare(script)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from peers.clients import settings
 from peers.node import KafkaNode, Node, SpindleNode, random_uuid
-from waiting import wait_until
+from waiting import wait_for
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -60,7 +61,7 @@ def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[int, 
 def until_each_knows_both(*nodes: Node) -> None:
     """Wait for the metadata of each broker: librdkafka drops a broker that an answer lacks."""
     for node in nodes:
-        wait_until(lambda node=node: len(topics_of(node).brokers) == 2)  # type: ignore[misc]
+        wait_for(partial(topics_of, node), lambda topics: len(topics.brokers) == 2)
 
 
 def topics_of(node: Node) -> Any:
@@ -101,7 +102,10 @@ def test_the_other_replica_keeps_its_records(nodes: dict[int, Node]) -> None:
     assert elected[place] is None, elected
     # The controller has answered; the brokers learn of the new leader a moment later.
     for node in (owner, other):
-        wait_until(lambda node=node: topics_of(node).topics["t"].partitions[0].leader == OTHER)  # type: ignore[misc]
+        wait_for(
+            partial(topics_of, node),
+            lambda known: known.topics["t"].partitions[0].leader == OTHER,
+        )
     consumer = Consumer(settings(other, group_id="reader"))
     try:
         assert consumer.get_watermark_offsets(place, LIMIT_S) == (0, 10)

@@ -229,7 +229,7 @@ def _until_done(
 
 
 def _all(traffic: VerifiedTraffic) -> list[tuple[int, int]]:
-    return [item for some in traffic.acknowledged().values() for item in some]
+    return [record for some in traffic.acknowledged().values() for record in some]
 
 
 def _until_acknowledged(traffic: VerifiedTraffic, count: int) -> None:

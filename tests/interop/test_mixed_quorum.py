@@ -7,7 +7,6 @@ all logs are equal byte for byte, and an empty controller starts from a snapshot
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
@@ -110,13 +109,12 @@ class MixedQuorum(ControllerQuorum):
     def upgrade_voters(self) -> None:
         """Upgrade to kraft.version 1; refused until all followers have sent a new leader their
         directories (2 s)."""
-        deadline = time.monotonic() + CHANGE_LIMIT_S
-        while True:
-            done = self.run("features", "upgrade", "--feature", "kraft.version=1")
-            if done.exit_code == 0 or time.monotonic() > deadline:
-                done.check()
-                return
-            time.sleep(0.2)
+        wait_for(
+            lambda: self.run("features", "upgrade", "--feature", "kraft.version=1"),
+            lambda done: done.exit_code == 0,
+            limit_s=CHANGE_LIMIT_S,
+            pause_s=0.2,
+        )
 
     def log(self, node_id: int) -> dict[int, bytes]:
         """Return the bytes of each batch of a controller's log, by base offset."""

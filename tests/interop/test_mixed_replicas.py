@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from peers.java_tools import JavaTools
 from peers.node import KafkaNode, Node
-from peers.split_cluster import SplitCluster
+from peers.split_cluster import Partition, SplitCluster
 from peers.verified_traffic import VerifiedTraffic
 from waiting import wait_until
 
@@ -73,6 +74,10 @@ def assert_same_bytes(
     )
 
 
+def is_led_without(broker: str, partition: Partition) -> bool:
+    return partition.leader not in (broker, "none") and broker not in partition.isr
+
+
 def test_each_program_leads_and_follows_through_kills(
     cluster: SplitCluster, tmp_path: Path
 ) -> None:
@@ -80,12 +85,7 @@ def test_each_program_leads_and_follows_through_kills(
     with VerifiedTraffic(tmp_path, cluster.bootstrap, "kept") as traffic:
         for number, broker in cluster.brokers.items():
             broker.kill()
-            gone = str(number)
-            cluster.wait_for(
-                "kept",
-                lambda p, gone=gone: p.leader not in (gone, "none") and gone not in p.isr,  # type: ignore[misc]
-                f"without {gone}",
-            )
+            cluster.wait_for("kept", partial(is_led_without, str(number)), f"without {number}")
             broker.start()
             cluster.wait_healthy("kept")
     assert traffic.check() > 1000

@@ -58,10 +58,10 @@ def fill(trio: Trio, numbers: range) -> None:
 def places(trio: Trio) -> dict[tuple[str, int], Path]:
     """Return the directory of every replica, by partition and broker."""
     answer = trio.run("log-dirs", "--describe", "--topic-list", TOPIC).check()
-    result = json.loads(answer.lines[-1])
+    document = json.loads(answer.lines[-1])
     return {
         (entry["partition"], broker["broker"]): Path(directory["logDir"])
-        for broker in result["brokers"]
+        for broker in document["brokers"]
         for directory in broker["logDirs"]
         for entry in directory["partitions"]
         if not entry["isFuture"]
@@ -176,13 +176,13 @@ def traffic(trio: Trio) -> Iterator[list[int]]:
 def consumed(trio: Trio, count: int) -> list[int]:
     consumer = Consumer(settings(trio.nodes[1], group_id="all"))
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
-    result: list[int] = []
-    while len(result) < count:
+    consumed: list[int] = []
+    while len(consumed) < count:
         messages = consumer.consume(1000, 10.0)
-        assert messages, f"{len(result)} of {count} records"
-        result += [int((message.value() or b"")[:8]) for message in messages]
+        assert messages, f"{len(consumed)} of {count} records"
+        consumed += [int((message.value() or b"")[:8]) for message in messages]
     consumer.close()
-    return result
+    return consumed
 
 
 def test_leader_and_follower_move_between_directories_while_a_producer_sends(

@@ -127,12 +127,12 @@ def test_delete_records(pair: Pair) -> None:
 
 def log_dirs(pair: Pair, node: Node, *arguments: str) -> Answer:
     """Return the parsed output of kafka-log-dirs: sizes by directory and partition, in order."""
-    result = pair.java_tools.run(
+    done = pair.java_tools.run(
         "log-dirs", "--bootstrap-server", node.bootstrap, "--describe", *arguments
     )
-    document = next((line for line in result.lines if line.startswith("{")), None)
+    document = next((line for line in done.lines if line.startswith("{")), None)
     if document is None:
-        return tool_answer(result)
+        return tool_answer(done)
     parsed = json.loads(document)
     for broker in parsed["brokers"]:
         broker["logDirs"].sort(key=lambda entry: str(entry["logDir"]))

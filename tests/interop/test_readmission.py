@@ -56,9 +56,9 @@ def command(cluster: SplitCluster, *words: str) -> Result:
 
 
 def done(cluster: SplitCluster, *words: str) -> Any:
-    result = command(cluster, *words)
-    assert result.exit_code == 0, result.output
-    return json.loads(result.output)
+    invocation = command(cluster, *words)
+    assert invocation.exit_code == 0, invocation.output
+    return json.loads(invocation.output)
 
 
 def epoch_of(cluster: SplitCluster) -> str:

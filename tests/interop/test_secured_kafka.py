@@ -24,6 +24,7 @@ from peers.secured_kafka import (
     jaas,
     secured_kafka,
 )
+from waiting import wait_until
 
 from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.producer import BlockingProducer
@@ -76,16 +77,16 @@ def produce_and_read(properties: Mapping[str, str], topic: str) -> list[bytes | 
 
 def await_login(properties: Mapping[str, str]) -> None:
     """Wait until the broker knows a credential that the controller has just stored."""
-    deadline = time.monotonic() + 10
-    while True:
+
+    def can_log_in() -> bool:
         try:
             with WireClient(client_settings(properties)) as client:
                 client.metadata()
         except SaslFailed:
-            if time.monotonic() > deadline:
-                raise
-        else:
-            return
+            return False
+        return True
+
+    wait_until(can_log_in, limit_s=10, pause_s=0)
 
 
 def refused(properties: Mapping[str, str], kind: type[ClientError] = AuthenticationFailed) -> str:

@@ -126,10 +126,10 @@ def test_a_partition_that_moves_between_directories_is_read_once(node: Node) -> 
     options = parse_segment_options(given(node, "moving", taskBytes="1000000"))
     tasks = planned(options)
     assert len(tasks) > 2
-    result = batches(options, tasks)
-    read = next(result).column("offset").to_pylist()
+    read_batches = batches(options, tasks)
+    read = next(read_batches).column("offset").to_pylist()
     move(node, "moving")
-    assert read + offsets(result) == list(range(RECORDS))
+    assert read + offsets(read_batches) == list(range(RECORDS))
 
 
 def test_a_partition_whose_directory_is_elsewhere_is_read_through_the_broker(node: Node) -> None:
@@ -159,12 +159,12 @@ def test_a_topic_that_is_compacted_while_it_is_read_keeps_its_last_records(node:
     fill(node, "compacted")
     options = parse_segment_options(given(node, "compacted", taskBytes="700000"))
     tasks = planned(options)
-    result = batches(options, tasks)
-    read = next(result).column("offset").to_pylist()
+    read_batches = batches(options, tasks)
+    read = next(read_batches).column("offset").to_pylist()
     before = log_bytes(node, "compacted")
     compact(node, "compacted")
     wait_until(lambda: log_bytes(node, "compacted") < before / 2)
-    read += offsets(result)
+    read += offsets(read_batches)
     assert read == sorted(set(read)), "no record twice"
     left = consumed(node, "compacted", "read_uncommitted")
     assert set(left) - set(read) == set(), "no record that is left is missing"
@@ -217,16 +217,16 @@ def consumed(node: Node, topic: str, level: str) -> list[int]:
     config = settings(node, group_id="reader", isolation_level=level, enable_partition_eof=True)
     consumer = Consumer(config)
     consumer.assign([TopicPartition(topic, 0, 0)])
-    result: list[int] = []
+    consumed: list[int] = []
     while True:
         message = consumer.poll(LIMIT_S)
         assert message is not None
         if message.error() is not None:
             consumer.close()
-            return result
+            return consumed
         offset = message.offset()
         assert offset is not None
-        result.append(offset)
+        consumed.append(offset)
 
 
 def test_directories_of_a_node_that_is_gone_are_read_where_they_were_copied(

@@ -130,6 +130,6 @@ def test_every_record_is_counted_once(
             limit_s=LIMIT_S,
             pause_s=0.5,
         )
-    result = counts(cluster)
+    counted = counts(cluster)
     assert expected.total() > 1000
-    assert result == {key: list(range(1, count + 1)) for key, count in expected.items()}
+    assert counted == {key: list(range(1, count + 1)) for key, count in expected.items()}

@@ -158,11 +158,11 @@ def test_librdkafka_writes_with_a_signed_token_and_is_refused_with_other_ones(
 
 
 async def test_clients_of_python_write_with_a_signed_token(node: SpindleNode) -> None:
-    class OfAiokafka(AiokafkaProvider):  # type: ignore[misc]
+    class OfAiokafka(AiokafkaProvider):  # type: ignore[misc]  # aiokafka has no types
         async def token(self) -> str:
             return token_of("alice")
 
-    class OfKafkaPython(KafkaPythonProvider):  # type: ignore[misc]
+    class OfKafkaPython(KafkaPythonProvider):  # type: ignore[misc]  # kafka-python has no types
         def token(self) -> str:
             return token_of("alice")
 

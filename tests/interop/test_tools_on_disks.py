@@ -88,7 +88,7 @@ class Places:
     def view(self, *words: str) -> list[list[Any]]:
         """Return broker, directory, error, and (partition, is future, lags) of its replicas."""
         _, lines = self.answer("log-dirs", "--describe", *(words or ("--topic-list", self.topic)))
-        result = json.loads(lines[-1])
+        document = json.loads(lines[-1])
         return sorted(
             [
                 broker["broker"],
@@ -99,7 +99,7 @@ class Places:
                     for partition in directory["partitions"]
                 ),
             ]
-            for broker in result["brokers"]
+            for broker in document["brokers"]
             for directory in broker["logDirs"]
         )
 

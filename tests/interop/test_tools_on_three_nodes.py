@@ -97,14 +97,14 @@ def test_topics_and_directories_in_order(clusters: TrioPair) -> None:
         directories = trio.run(
             "log-dirs", "--describe", "--broker-list", "1,2,3", "--topic-list", TOPIC
         ).check()
-        result = json.loads(directories.lines[-1])
+        document = json.loads(directories.lines[-1])
         replicas = sorted(
             (broker["broker"], entry["partition"], entry["offsetLag"], entry["isFuture"])
-            for broker in result["brokers"]
+            for broker in document["brokers"]
             for directory in broker["logDirs"]
             for entry in directory["partitions"]
         )
-        counts = [len(broker["logDirs"]) for broker in result["brokers"]]
+        counts = [len(broker["logDirs"]) for broker in document["brokers"]]
         views = [trio.answer("topics", "--describe", view) for view in VIEWS]
         return [trio.answer("topics", "--describe", "--topic", TOPIC), views, counts, replicas]
 

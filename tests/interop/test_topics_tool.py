@@ -13,10 +13,10 @@ METADATA_DELAY_S = 0.2
 
 def topics(pair: Pair, node: Node, *arguments: str) -> Answer:
     """Return the answer of a kafka-topics command, when the broker has seen its change."""
-    result = pair.java_tools.run("topics", "--bootstrap-server", node.bootstrap, *arguments)
-    if not {"--list", "--describe"} & set(arguments) and result.exit_code == 0:
+    done = pair.java_tools.run("topics", "--bootstrap-server", node.bootstrap, *arguments)
+    if not {"--list", "--describe"} & set(arguments) and done.exit_code == 0:
         time.sleep(METADATA_DELAY_S)
-    return tool_answer(result)
+    return tool_answer(done)
 
 
 def test_life_of_a_topic(pair: Pair) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -133,7 +134,8 @@ def test_librdkafka(pair: Pair) -> None:
                     member.poll(0.1)
                 answers.append(
                     attempt(
-                        lambda number=number: producer.send_offsets_to_transaction(  # type: ignore[misc]
+                        partial(
+                            producer.send_offsets_to_transaction,
                             [TopicPartition(topic, 0, number + 1)],
                             member.consumer_group_metadata(),
                             LIMIT_S,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from peers.clients import create
 from peers.compare import FIRST_TIMESTAMP_MS, Answer, Pair
 from peers.node import Node
+from waiting import wait_for
 
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.record import decode_records
@@ -84,10 +84,9 @@ def end_offsets(node: Node, topic: str) -> list[int]:
 
 def wait_for_offsets(node: Node, topic: str, expected: list[int]) -> list[int]:
     """Return high watermark and last stable offset once they are so: markers come later."""
-    deadline = time.monotonic() + LIMIT_S
-    while (result := end_offsets(node, topic)) != expected and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return result
+    return wait_for(
+        lambda: end_offsets(node, topic), lambda ends: ends == expected, limit_s=LIMIT_S
+    )
 
 
 def folder(node: Node, topic: str) -> Path:

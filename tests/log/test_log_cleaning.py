@@ -57,9 +57,9 @@ def clean(log: Log, now_ms: int, cleaner_offset: int | None = None) -> CleaningR
     """One pass from planning to the exchange of files."""
     log.update_high_watermark(log.log_end_offset)
     plan = plan_cleaning(log, dirty_range(log, cleaner_offset, now_ms))
-    result = Cleaning(log.handles.file_system, plan, now_ms).run()
-    assert put_in_place(result, now_ms)
-    return result
+    cleaned = Cleaning(log.handles.file_system, plan, now_ms).run()
+    assert put_in_place(cleaned, now_ms)
+    return cleaned
 
 
 class ProducerFields(TypedDict, total=False):
@@ -315,27 +315,27 @@ class TestOtherThread:
     def test_appends_during_a_pass_stay(self) -> None:
         log = filled()
         plan = plan_cleaning(log, dirty_range(log, None, NOW_MS))
-        result = Cleaning(log.handles.file_system, plan, NOW_MS).run()
+        cleaned = Cleaning(log.handles.file_system, plan, NOW_MS).run()
         produce(log, NOW_MS, ("k0", "during"))
-        assert put_in_place(result, NOW_MS)
+        assert put_in_place(cleaned, NOW_MS)
         assert values(log)[-1] == (30, "during")
-        assert result.stats.written_bytes < result.stats.read_bytes
+        assert cleaned.stats.written_bytes < cleaned.stats.read_bytes
 
     def test_a_truncation_during_a_pass_wins(self) -> None:
         files = MemoryFileSystem()
         log = filled(files)
         plan = plan_cleaning(log, dirty_range(log, None, NOW_MS))
-        result = Cleaning(files, plan, NOW_MS).run()
+        cleaned = Cleaning(files, plan, NOW_MS).run()
         log.truncate_to(4)
         before = values(log)
-        assert not put_in_place(result, NOW_MS)
+        assert not put_in_place(cleaned, NOW_MS)
         assert values(log) == before
 
     def test_a_regrown_log_is_not_mistaken_for_the_cleaned_log(self) -> None:
         files = MemoryFileSystem()
         log = filled(files)
         plan = plan_cleaning(log, dirty_range(log, None, NOW_MS))
-        result = Cleaning(files, plan, NOW_MS).run()
+        cleaned = Cleaning(files, plan, NOW_MS).run()
         last = plan.sources[-1]
         log.truncate_to(last.end_offset - 1)
         for number in range(last.end_offset - 1, 30):
@@ -343,7 +343,7 @@ class TestOtherThread:
         assert last.segment in list(log.segments)
         assert last.segment.size_bytes == last.size_bytes
         before = values(log)
-        assert not put_in_place(result, NOW_MS)
+        assert not put_in_place(cleaned, NOW_MS)
         assert values(log) == before
 
     def test_a_full_map_ends_the_pass_early(self) -> None:
@@ -352,11 +352,11 @@ class TestOtherThread:
             produce(log, NOW_MS, (f"k{number}", "v" * 20))
         log.update_high_watermark(30)
         plan = plan_cleaning(log, dirty_range(log, None, NOW_MS))
-        result = Cleaning(
+        cleaned = Cleaning(
             log.handles.file_system, plan, NOW_MS, CleaningSettings(map_bytes=450)
         ).run()
-        assert 0 < result.end_offset < log.segments.active.base_offset
-        assert put_in_place(result, NOW_MS)
+        assert 0 < cleaned.end_offset < log.segments.active.base_offset
+        assert put_in_place(cleaned, NOW_MS)
         assert len(values(log)) == 30
 
 
@@ -368,10 +368,10 @@ def test_a_stop_at_any_point_of_the_exchange_loses_nothing() -> None:
         log = filled(files)
         newest = {record.key: record.value for record in read_all(log)}
         plan = plan_cleaning(log, dirty_range(log, None, NOW_MS))
-        result = Cleaning(files, plan, NOW_MS).run()
+        cleaned = Cleaning(files, plan, NOW_MS).run()
         stop = _StopAfter(files, renames)
         try:
-            put_in_place(result, NOW_MS)
+            put_in_place(cleaned, NOW_MS)
             is_complete = True
         except InterruptedError:
             is_complete = False
@@ -391,10 +391,10 @@ class _StopAfter:
     """Lets a number of renames pass and stops the next."""
 
     def __init__(self, files: MemoryFileSystem, renames: int) -> None:
-        self._files = files
         self._left = renames
         self._rename = files.rename
-        files.rename = self._counted  # type: ignore[method-assign]
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(files, "rename", self._counted)
 
     def _counted(self, source: str, target: str) -> None:
         if self._left == 0:
@@ -403,7 +403,7 @@ class _StopAfter:
         self._rename(source, target)
 
     def lift(self) -> None:
-        self._files.rename = self._rename  # type: ignore[method-assign]
+        self._patch.undo()
 
 
 def test_a_marker_goes_after_its_records_and_its_horizon() -> None:
@@ -468,7 +468,7 @@ class TestCleaner:
         cleaning = cleaner.next_pass(NOW_MS)
         assert cleaning is not None
         log = cleaning.plan.log
-        result = cleaning.run() if is_begun else None
+        cleaned = cleaning.run() if is_begun else None
         match event:
             case "deleted":
                 directory.delete_later(log, b"u" * 16, NOW_MS)
@@ -478,12 +478,12 @@ class TestCleaner:
                 log.truncate_to(4)
             case "emptied":
                 log.truncate_fully_and_start_at(50)
-        if result is None:
+        if cleaned is None:
             with pytest.raises(CleaningAborted):
                 cleaning.run()
             cleaner.cancel(cleaning.plan)
         else:
-            assert not cleaner.finish(result, NOW_MS)
+            assert not cleaner.finish(cleaned, NOW_MS)
         assert directory.cleaner_offset(log.topic_partition) is None
         left = files.list_directory(log.path) + files.list_directory("/data")
         if event in ("truncated", "emptied"):
@@ -508,9 +508,10 @@ class TestCleaner:
                 directory.delete_expired(NOW_MS + 10**6)
             return opened(path, create=create, writable=writable)
 
-        files.open = open_and_delete  # type: ignore[method-assign]
-        with pytest.raises(CleaningAborted):
-            cleaning.run()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(files, "open", open_and_delete)
+            with pytest.raises(CleaningAborted):
+                cleaning.run()
         cleaner.cancel(cleaning.plan)
         assert not log.is_being_cleaned
 

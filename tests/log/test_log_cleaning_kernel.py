@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 from struct import pack_into
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -152,9 +153,9 @@ def files_after(
             log.update_high_watermark(log.log_end_offset)
             plan = plan_cleaning(log, dirty_range(log, cleaner_offset, now_ms))
             settings = CleaningSettings(buffer_bytes=buffer_bytes)
-            result = Cleaning(files, plan, now_ms, settings).run()
-            assert put_in_place(result, now_ms)
-            cleaner_offset = result.end_offset
+            cleaned = Cleaning(files, plan, now_ms, settings).run()
+            assert put_in_place(cleaned, now_ms)
+            cleaner_offset = cleaned.end_offset
     patch.undo()
     names = [n for n in files.list_directory(log.path) if not n.endswith(".deleted")]
     return {name: files.read_bytes(f"{log.path}/{name}") for name in names}
@@ -181,9 +182,9 @@ def rules(end: int) -> CopyRules:
     return CopyRules(end, end, NOW_MS, NOW_MS + 1000, [], 4096)
 
 
-def built(count: int = 3, **fields: int | bool) -> bytes:
+def built(count: int = 3, **fields: Any) -> bytes:
     some = [SimpleRecord(b"k%d" % n, b"v", NOW_MS) for n in range(count)]
-    return build_batch(some, **fields)  # type: ignore[arg-type]
+    return build_batch(some, **fields)
 
 
 @compiled

@@ -173,8 +173,8 @@ class LogMachine(RuleBasedStateMachine):
     def times_lead_to_the_first_record(self) -> None:
         for at in (0, 250, 500):
             matching = [o for o, (time, _) in self.records.items() if time >= NOW_MS + at]
-            result = search(self.log, NOW_MS + at)
-            assert (result.offset if result else None) == min(matching, default=None)
+            place = search(self.log, NOW_MS + at)
+            assert (place.offset if place else None) == min(matching, default=None)
 
 
 TestLogMachine = LogMachine.TestCase

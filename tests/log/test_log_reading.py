@@ -196,8 +196,8 @@ class TestTimestamps:
         for at in times:
             append(log, "v", at_ms=at)
         after = [offset for offset, at in enumerate(times) if at >= asked]
-        result = search(log, asked)
-        assert (result.offset if result else None) == (after[0] if after else None)
+        place = search(log, asked)
+        assert (place.offset if place else None) == (after[0] if after else None)
         largest = search(log, None)
         assert largest is not None
         assert (largest.timestamp_ms, largest.offset) == (max(times), times.index(max(times)))

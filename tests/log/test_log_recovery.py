@@ -64,10 +64,10 @@ def test_a_closed_log_has_trimmed_indexes_with_a_final_time_entry() -> None:
     files = MemoryFileSystem()
     log = filled(files, 3, ONE_SEGMENT)
     log.close()
-    result = sizes(files)
-    assert result["00000000000000000000.index"] == 16
-    assert result["00000000000000000000.timeindex"] == 24
-    assert result["00000000000000000003.snapshot"] == 10
+    file_sizes = sizes(files)
+    assert file_sizes["00000000000000000000.index"] == 16
+    assert file_sizes["00000000000000000000.timeindex"] == 24
+    assert file_sizes["00000000000000000003.snapshot"] == 10
     loaded = reload(files, ONE_SEGMENT, is_clean=True)
     assert loaded.segments.active.max_timestamp == NOW_MS + 2
     assert search(loaded, None) == (NOW_MS + 2, 2, 0)

@@ -223,12 +223,12 @@ class TransactionsMachine(RuleBasedStateMachine):
         replica = new_log(self.config, new_storage(self.files))
         start = offset = self.log.log_start_offset
         while offset < self.log.log_end_offset:
-            result = self.log.read(offset, fetch_bytes, 2**60).records
-            placed = list(batches(result))
+            fetched = self.log.read(offset, fetch_bytes, 2**60).records
+            placed = list(batches(fetched))
             if replica.log_end_offset < placed[0][1].base_offset:
                 replica.truncate_fully_and_start_at(placed[0][1].base_offset)
             position, last = placed[-1]
-            replica.append_as_follower(bytes(result[: position + last.size_bytes]), 0, NOW_MS)
+            replica.append_as_follower(bytes(fetched[: position + last.size_bytes]), 0, NOW_MS)
             offset = replica.log_end_offset
         if replica.log_end_offset < start:
             replica.truncate_fully_and_start_at(start)
@@ -276,8 +276,8 @@ def consume(log: Log, stable_end: int, fetch_bytes: int) -> list[tuple[int, str]
     seen: list[tuple[int, str]] = []
     offset = log.log_start_offset
     while offset < stable_end:
-        result = log.read(offset, fetch_bytes, stable_end).records
-        headers = [(position, header) for position, header in batches(result)]
+        fetched = log.read(offset, fetch_bytes, stable_end).records
+        headers = [(position, header) for position, header in batches(fetched)]
         if not headers:
             break
         end_offset = headers[-1][1].next_offset
@@ -286,7 +286,7 @@ def consume(log: Log, stable_end: int, fetch_bytes: int) -> list[tuple[int, str]
         for position, header in headers:
             while aborted and aborted[0].first_offset < header.next_offset:
                 hidden.add(aborted.pop(0).producer_id)
-            records = decode(result[position : position + header.size_bytes])
+            records = decode(fetched[position : position + header.size_bytes])
             if header.is_control:
                 marker = read_end_transaction(records[0])
                 if marker is not None and not marker.is_commit:

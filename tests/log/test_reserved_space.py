@@ -101,9 +101,9 @@ def test_the_space_is_given_back(ending: str) -> None:
         log.truncate_to(3)
         free_before -= appended_bytes - log.size_bytes  # the simulated disk keeps it
     else:
-        result = values(log)
+        metrics = values(log)
         log = reload(files, CONFIG, is_clean=False)
-        assert values(log) == result
+        assert values(log) == metrics
     index_bytes = 2 * CONFIG.segment_index_bytes
     assert reserved_bytes(files, free_before, log) <= small_files + index_bytes
 

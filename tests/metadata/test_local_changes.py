@@ -1,5 +1,7 @@
 """The instructions for one broker that follow from a delta."""
 
+from typing import Any
+
 from metadata_history import image_of, uuid
 
 from spindle.common.ids import TopicPartition
@@ -38,8 +40,8 @@ def topic(replicas: list[int], topic_id: bytes = T, name: str = "t") -> list[Mes
     return [TopicRecord(name=name, topic_id=topic_id), partition]
 
 
-def change(**fields: object) -> PartitionChangeRecord:
-    return PartitionChangeRecord(partition_id=0, topic_id=T, **fields)  # type: ignore[arg-type]
+def change(**fields: Any) -> PartitionChangeRecord:
+    return PartitionChangeRecord(partition_id=0, topic_id=T, **fields)
 
 
 def changes(base: MetadataImage, records: list[Message], broker_id: int) -> list[Instruction]:

@@ -1,5 +1,7 @@
 """Images and deltas: the same records lead to the same image, however they are cut."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,7 +34,7 @@ from spindle.protocol.messages.metadata_records import (
 T = uuid(1)
 
 
-def topic(name: str = "t", topic_id: bytes = T, **fields: object) -> list[Message]:
+def topic(name: str = "t", topic_id: bytes = T, **fields: Any) -> list[Message]:
     partition = PartitionRecord(
         **{
             "partition_id": 0,
@@ -44,13 +46,13 @@ def topic(name: str = "t", topic_id: bytes = T, **fields: object) -> list[Messag
             "partition_epoch": 0,
             "directories": [uuid(11), uuid(21)],
             **fields,
-        }  # type: ignore[arg-type]
+        }
     )
     return [TopicRecord(name=name, topic_id=topic_id), partition]
 
 
-def changed(**fields: object) -> MetadataImage:
-    record = PartitionChangeRecord(partition_id=0, topic_id=T, **fields)  # type: ignore[arg-type]
+def changed(**fields: Any) -> MetadataImage:
+    record = PartitionChangeRecord(partition_id=0, topic_id=T, **fields)
     return image_of([*topic(), record])
 
 

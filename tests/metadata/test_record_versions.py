@@ -1,5 +1,7 @@
 """The version of each record follows the cluster's level, or its content."""
 
+from typing import Any
+
 import pytest
 from metadata_history import image_of, uuid
 
@@ -39,9 +41,9 @@ def test_versions_by_level(level: int, register: int, partition: int) -> None:
     ],
 )
 def test_a_registration_change_takes_the_lowest_version_that_says_it_all(
-    fields: dict[str, object], version: int
+    fields: dict[str, Any], version: int
 ) -> None:
-    record = BrokerRegistrationChangeRecord(broker_id=1, **fields)  # type: ignore[arg-type]
+    record = BrokerRegistrationChangeRecord(broker_id=1, **fields)
     assert record_version(record, 30) == version
     assert parse_frame(frame(record, version)) == (record, version)
 

@@ -146,7 +146,7 @@ def test_an_execution_cancels_its_copies_into_a_directory_that_fills_up(
     cluster = FillingCluster(is_inside=is_inside)
     told = wait_for(cluster, INSIDE if is_inside else BETWEEN, monkeypatch)
     assert not cluster.is_moving
-    assert [item.event for item in told if item.event != "wentOffline"] == ["moving", "givenUp"]
+    assert [event.event for event in told if event.event != "wentOffline"] == ["moving", "givenUp"]
 
 
 def test_a_copy_out_of_a_cordoned_directory_is_cancelled_while_the_cordon_is_removed(

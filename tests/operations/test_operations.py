@@ -83,7 +83,7 @@ def test_a_drain_returns_what_it_reached_and_nothing_is_printed(
         path
     }
     events: list[ProgressEvent] = []
-    result = operations.drain(
+    drained = operations.drain(
         client,
         1,
         f"{path}/",
@@ -92,7 +92,7 @@ def test_a_drain_returns_what_it_reached_and_nothing_is_printed(
         state=tmp_path / "drain.json",
         on_progress=events.append,
     )
-    assert result == operations.DrainResult(DrainTarget(1, path), True, (), Removal.REMOVE)
+    assert drained == operations.DrainResult(DrainTarget(1, path), True, (), Removal.REMOVE)
     assert path not in replica_counts(client)
     assert Drained([], True, DrainTarget(1, path)) in events
     assert capsys.readouterr() == ("", "")

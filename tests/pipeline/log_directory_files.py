@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import md5
 from pathlib import Path
+from typing import Any
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import uuid_text
@@ -111,12 +112,12 @@ class ReplicaWriter:
                 self._append(".timeindex", struct.pack(">qi", self._greatest_timestamp, relative))
 
     def append_records(
-        self, records: Sequence[SimpleRecord], *, per_batch: int = 10, **batch: int | bool
+        self, records: Sequence[SimpleRecord], *, per_batch: int = 10, **batch: Any
     ) -> None:
         """Append records in batches of `per_batch`."""
         for start in range(0, len(records), per_batch):
             part = records[start : start + per_batch]
-            self.append(build_batch(part, base_offset=self.next_offset, **batch))  # type: ignore[arg-type]
+            self.append(build_batch(part, base_offset=self.next_offset, **batch))
 
     def append_aborted_entry(self, producer_id: int, first: int, last: int) -> None:
         self._append(".txnindex", struct.pack(">hqqqq", 0, producer_id, first, last, last + 1))

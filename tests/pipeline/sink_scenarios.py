@@ -272,7 +272,7 @@ def an_old_driver_wakes_up_between_check_and_decision(
 ) -> None:
     old = run.tasks(0, PARTS)
     second = run.restarted("second")
-    new: list[object] = []
+    new: list[WrittenRows | None] = []
 
     def checked(*_: object) -> None:
         new.extend(second.tasks(0, PARTS))
@@ -281,7 +281,7 @@ def an_old_driver_wakes_up_between_check_and_decision(
         inner.setattr(QueryRegister, "check_open", checked)
         with pytest.raises(SinkReplaced):
             run.commit(old)
-    second.commit(new)  # type: ignore[arg-type]
+    second.commit(new)
     check_once(run)
 
 
@@ -290,11 +290,11 @@ def an_old_driver_has_decided_and_sleeps(run: SinkRun, patch: pytest.MonkeyPatch
     second = run.restarted("second")
     finish = QueryRegister.finish
 
-    def overtaken(register: QueryRegister, *arguments: object) -> TransactionEnd:
+    def overtaken(register: QueryRegister, *arguments: Any) -> TransactionEnd:
         patch.setattr(QueryRegister, "finish", finish)
         second.batch(0, PARTS)
         second.task(1, 0, ["g"])
-        return finish(register, *arguments)  # type: ignore[arg-type]
+        return finish(register, *arguments)
 
     patch.setattr(QueryRegister, "finish", overtaken)
     run.commit(results)

@@ -51,31 +51,31 @@ def rows(broker: WireBroker, **extra: str) -> list[dict[str, Any]]:
 
 
 def test_every_batch_is_a_row_once(broker: WireBroker) -> None:
-    result = rows(broker)
-    assert [(row["partition"], row["baseOffset"]) for row in result] == [
+    read_rows = rows(broker)
+    assert [(row["partition"], row["baseOffset"]) for row in read_rows] == [
         (partition, base) for partition in (0, 1) for base in range(0, 400, 10)
     ]
-    assert {row["codec"] for row in result} == {"none", "gzip"}
-    assert result[0]["position"] is None
-    assert result[0]["crcOk"] is None
-    assert sum(row["rowCount"] for row in result) == 800
+    assert {row["codec"] for row in read_rows} == {"none", "gzip"}
+    assert read_rows[0]["position"] is None
+    assert read_rows[0]["crcOk"] is None
+    assert sum(row["rowCount"] for row in read_rows) == 800
 
 
 def test_counts_end_where_the_offsets_and_times_of_the_options_do(broker: WireBroker) -> None:
-    result = rows(
+    read_rows = rows(
         broker,
         startingOffsets='{"a":{"0":15,"1":399}}',
         endingOffsets='{"a":{"0":42,"1":400}}',
         checkCrcs="true",
     )
-    assert [(row["baseOffset"], row["rowCount"]) for row in result] == [
+    assert [(row["baseOffset"], row["rowCount"]) for row in read_rows] == [
         (10, 5),
         (20, 10),
         (30, 10),
         (40, 2),
         (390, 1),
     ]
-    assert all(row["crcOk"] and row["recordCount"] == 10 for row in result)
+    assert all(row["crcOk"] and row["recordCount"] == 10 for row in read_rows)
     assert sum(row["rowCount"] for row in rows(broker, minTimestamp="1395")) == 10
 
 

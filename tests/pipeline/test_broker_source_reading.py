@@ -205,16 +205,16 @@ def test_rows_are_those_of_the_built_in_source(broker: WireBroker) -> None:
             ]
         )
     )
-    result = rows(broker, subscribe="rows", includeHeaders="true")
-    assert [row["key"] for row in result] == [b"k", None, b""]
-    assert [row["value"] for row in result] == [b"v", None, b""]
-    assert [row["offset"] for row in result] == [0, 1, 2]
-    assert {(row["topic"], row["partition"], row["timestampType"]) for row in result} == {
+    read_rows = rows(broker, subscribe="rows", includeHeaders="true")
+    assert [row["key"] for row in read_rows] == [b"k", None, b""]
+    assert [row["value"] for row in read_rows] == [b"v", None, b""]
+    assert [row["offset"] for row in read_rows] == [0, 1, 2]
+    assert {(row["topic"], row["partition"], row["timestampType"]) for row in read_rows} == {
         ("rows", 3, 0)
     }
-    milliseconds = [round(row["timestamp"].timestamp() * 1000) for row in result]
+    milliseconds = [round(row["timestamp"].timestamp() * 1000) for row in read_rows]
     assert milliseconds == [TIME_MS, -1, TIME_MS + 1]
-    assert [row["headers"] for row in result] == [
+    assert [row["headers"] for row in read_rows] == [
         [{"key": "h", "value": b"1"}, {"key": "h", "value": None}],
         None,
         None,
@@ -222,12 +222,12 @@ def test_rows_are_those_of_the_built_in_source(broker: WireBroker) -> None:
 
 
 def test_ranges_are_cut_inside_batches(broker: WireBroker) -> None:
-    result = rows(
+    read_rows = rows(
         broker,
         startingOffsets=per_partition(p0=7, p1=38),
         endingOffsets=per_partition(p0=23, p1=-1),
     )
-    assert [row["offset"] for row in result] == [*range(7, 23), 38, 39]
+    assert [row["offset"] for row in read_rows] == [*range(7, 23), 38, 39]
 
 
 def test_columns_shrink_the_rows(broker: WireBroker) -> None:
@@ -266,14 +266,14 @@ def marker(offset: int, *, commit: bool) -> bytes:
 
 def test_read_committed_leaves_out_what_was_aborted(broker: WireBroker) -> None:
     transactional_log(broker)
-    result = rows(broker, subscribe="tx", isolationLevel="read_committed")
-    assert [row["offset"] for row in result] == [*range(11, 21), *range(22, 32)]
+    read_rows = rows(broker, subscribe="tx", isolationLevel="read_committed")
+    assert [row["offset"] for row in read_rows] == [*range(11, 21), *range(22, 32)]
 
 
 def test_read_uncommitted_returns_everything_but_markers(broker: WireBroker) -> None:
     transactional_log(broker)
-    result = rows(broker, subscribe="tx")
-    assert [row["offset"] for row in result] == [*range(10), *range(11, 21), *range(22, 32)]
+    read_rows = rows(broker, subscribe="tx")
+    assert [row["offset"] for row in read_rows] == [*range(10), *range(11, 21), *range(22, 32)]
 
 
 def test_gaps_of_compaction_are_no_loss(broker: WireBroker) -> None:
@@ -300,8 +300,8 @@ def filtered(broker: WireBroker, filters: PushedFilters) -> tuple[list[tuple[int
 
 
 def test_bounds_on_times_as_options(broker: WireBroker) -> None:
-    result = rows(broker, minTimestamp=str(TIME_MS + 8), maxTimestamp=str(TIME_MS + 11))
-    assert [row["offset"] for row in result] == [8, 9, 10, 11, 8, 9, 10, 11]
+    read_rows = rows(broker, minTimestamp=str(TIME_MS + 8), maxTimestamp=str(TIME_MS + 11))
+    assert [row["offset"] for row in read_rows] == [8, 9, 10, 11, 8, 9, 10, 11]
 
 
 @pytest.mark.parametrize(
@@ -482,11 +482,11 @@ def test_a_corrupt_batch_is_left_out_or_has_a_row(broker: WireBroker) -> None:
         batch = bytearray(numbered_batch(base, 10))
         batch[-1] ^= base == 10
         log.append(bytes(batch))
-    result = rows(broker, subscribe="bad", corruptBatches="skip", columns="offset")
-    assert [row["offset"] for row in result] == [*range(10), *range(20, 30)]
-    result = rows(broker, subscribe="bad", corruptBatches="permissive", columns="offset,value")
-    (bad,) = [row for row in result if row["corruption"] is not None]
-    assert (bad["offset"], bad["value"], len(result)) == (10, None, 21)
+    read_rows = rows(broker, subscribe="bad", corruptBatches="skip", columns="offset")
+    assert [row["offset"] for row in read_rows] == [*range(10), *range(20, 30)]
+    read_rows = rows(broker, subscribe="bad", corruptBatches="permissive", columns="offset,value")
+    (bad,) = [row for row in read_rows if row["corruption"] is not None]
+    assert (bad["offset"], bad["value"], len(read_rows)) == (10, None, 21)
     assert bad["corruption"]["lastOffset"] == 19
     assert bad["corruption"]["reason"].startswith("the checksum is wrong")
     assert bad["corruption"]["file"] is None

@@ -56,8 +56,8 @@ def segment(replica: Path, base: int) -> Path:
 
 def place(replica: Path, base: int, batch: int) -> tuple[int, int]:
     """Return position and size of a batch of a segment, by its index."""
-    result = list(batches(segment(replica, base).read_bytes()))[batch]
-    return result[0], result[1].size_bytes
+    read_batches = list(batches(segment(replica, base).read_bytes()))[batch]
+    return read_batches[0], read_batches[1].size_bytes
 
 
 def wrong_checksum(replica: Path) -> tuple[int, int]:

@@ -159,8 +159,8 @@ def delta_exports(tmp_path: Path) -> Exports:
 
 
 def test_bad_records_go_into_the_table_beside(exports: Exports) -> None:
-    result = exports.run()
-    assert (result.rows, result.dead_letters) == (36, 4)
+    exported = exports.run()
+    assert (exported.rows, exported.dead_letters) == (36, 4)
     exports.check()
     (row,) = [row for row in rows_of(exports.format, exports.path).to_pylist() if row["id"] == 38]
     assert (row["partition"], row["offset"]) == (1, 18)
@@ -248,8 +248,8 @@ def test_an_inferred_schema_grows_by_new_columns(exports: Exports) -> None:
     exports.run(schema="infer")
     assert exports.columns() == {"partition": "int32", "offset": "int64", "id": "string"}
     exports.append(b'{"id": 7, "place": {"x": 1}, "ok": true}', b"[]", b'{"id": [1.50]}')
-    result = exports.run(schema="infer")
-    assert (result.rows, result.dead_letters) == (2, 1)
+    exported = exports.run(schema="infer")
+    assert (exported.rows, exported.dead_letters) == (2, 1)
     assert list(exports.columns()) == ["partition", "offset", "id", "place", "ok"]
     if exports.format == "parquet":
         read = ds.dataset(exports.path, schema=exports.schema()).to_table()
@@ -283,11 +283,11 @@ def test_a_record_whose_fields_cannot_be_columns_is_a_dead_letter(
 ) -> None:
     """It does not stop the export, and records behind it still bring new columns."""
     delta_exports.append(poison, b'{"id": "x", "new": 1}', poison)
-    result = delta_exports.run(schema="infer")
-    assert (result.rows, result.dead_letters) == (41, 2)
+    exported = delta_exports.run(schema="infer")
+    assert (exported.rows, exported.dead_letters) == (41, 2)
     delta_exports.append(b'{"id": "x", "newer": 1}', poison)
-    result = delta_exports.run(schema="infer")
-    assert (result.rows, result.dead_letters) == (1, 1)
+    exported = delta_exports.run(schema="infer")
+    assert (exported.rows, exported.dead_letters) == (1, 1)
     assert list(delta_exports.columns()) == ["partition", "offset", "id", "new", "newer"]
 
 
@@ -370,13 +370,13 @@ def test_names_with_dots_are_columns_of_their_own_unless_the_format_joins_names(
     """Iceberg has one path for a field with a dot in its name and for the field of a struct."""
     names = ["a.b", "a", "l", "l.element"]
     exports.append(*DOTTED)
-    result = exports.run(schema="infer")
+    exported = exports.run(schema="infer")
     joins = exports.format == "iceberg"
-    assert (result.rows, result.dead_letters) == ((40, 2) if joins else (42, 0))
+    assert (exported.rows, exported.dead_letters) == ((40, 2) if joins else (42, 0))
     assert list(exports.columns()) == ["partition", "offset", "id", *([] if joins else names)]
     exports.append(b'{"id": "x", "a.b": 1}', b'{"id": "x", "a": {"b": 2}}')
-    result = exports.run(schema="infer")
-    assert (result.rows, result.dead_letters) == ((1, 1) if joins else (2, 0))
+    exported = exports.run(schema="infer")
+    assert (exported.rows, exported.dead_letters) == ((1, 1) if joins else (2, 0))
     (row,) = [row for row in read_rows(exports) if row["offset"] == 22 and row["partition"] == 0]
     assert row["a.b"] == 1
     letters = exports.letters()

@@ -91,11 +91,11 @@ def avro_bytes(name: str) -> bytes:
 
 def protobuf_decoder(syntax: str) -> ProtobufDecoder:
     """Return a decoder of a message with a field of every type, with numbers from 1."""
-    result = descriptor_pb2.FileDescriptorSet()
+    descriptors = descriptor_pb2.FileDescriptorSet()
     for module in (timestamp_pb2, struct_pb2):
-        module.DESCRIPTOR.CopyToProto(result.file.add())
-    file = result.file.add(name="m.proto", package="m", syntax=syntax)
-    file.dependency.extend(item.name for item in result.file[:2])
+        module.DESCRIPTOR.CopyToProto(descriptors.file.add())
+    file = descriptors.file.add(name="m.proto", package="m", syntax=syntax)
+    file.dependency.extend(item.name for item in descriptors.file[:2])
     field = descriptor_pb2.FieldDescriptorProto
     enum = file.enum_type.add(name="E")
     enum.value.add(name="A", number=0)
@@ -115,7 +115,7 @@ def protobuf_decoder(syntax: str) -> ProtobufDecoder:
         label=field.LABEL_OPTIONAL,
         type_name=".google.protobuf.Value",
     )
-    return ProtobufDecoder(result.SerializeToString(), "m.M")
+    return ProtobufDecoder(descriptors.SerializeToString(), "m.M")
 
 
 PROTOBUF_FIELDS = 60
@@ -142,14 +142,14 @@ PROTOBUF_BYTES = st.binary(max_size=30) | st.lists(
 
 def check_rows(decoder: Any, values: list[bytes]) -> None:
     """Decode values and require of each either a row or a reason."""
-    result = decoder.decode(pa.array(values, pa.binary()))
-    result.columns.validate(full=True)
-    assert result.columns.type == decoder.type
-    errors = [None] * len(values) if result.errors is None else result.errors.to_pylist()
-    for valid, error in zip(result.columns.is_valid().to_pylist(), errors, strict=True):
+    decoded = decoder.decode(pa.array(values, pa.binary()))
+    decoded.columns.validate(full=True)
+    assert decoded.columns.type == decoder.type
+    errors = [None] * len(values) if decoded.errors is None else decoded.errors.to_pylist()
+    for valid, error in zip(decoded.columns.is_valid().to_pylist(), errors, strict=True):
         assert valid is (error is None)
-    if result.errors is not None:
-        result.errors.validate(full=True)
+    if decoded.errors is not None:
+        decoded.errors.validate(full=True)
 
 
 @settings(max_examples=60)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from export_doubles import NO_SPARK
 from rich.console import Console
 
 from spindle.client.blocking.client import WireClient
@@ -75,7 +76,7 @@ def test_a_disk_dies_in_the_middle_and_every_flight_arrives_once(
     screen = Screen(Console(file=out, width=140))
     layout = DemoLayout(tmp_path / "demo")
     layout.make_empty()
-    assert DyingDisk(screen, layout, spark=None).run()  # type: ignore[arg-type]
+    assert DyingDisk(screen, layout, spark=NO_SPARK).run()
     assert sum(stored) == ROWS
     text = out.getvalue()
     assert "its leader" in text or "a follower" in text

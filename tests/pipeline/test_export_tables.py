@@ -98,17 +98,17 @@ def test_a_table_lies_where_its_path_says(
 def test_a_run_has_one_commit_for_each_portion(tmp_path: Path, table_format: TableFormat) -> None:
     path = tmp_path / ("a table" if table_format == "iceberg" else "a table #1")
     seen: list[int] = []
-    result = export(
+    exported = export(
         table_of(table_format, path),
         piece(2, 8),
         piece(0, 4, partition=1),
         offsets=4,
         meanwhile=lambda: seen.append(len(data_files(path))),
     )
-    assert (result.portions, result.rows, result.files, seen) == (3, 10, 6, [2, 4, 6])
+    assert (exported.portions, exported.rows, exported.files, seen) == (3, 10, 6, [2, 4, 6])
     assert [
         (partition.start_offset, partition.end_offset, partition.rows)
-        for partition in result.partitions
+        for partition in exported.partitions
     ] == [
         (2, 8, 6),
         (0, 4, 4),
@@ -117,7 +117,7 @@ def test_a_run_has_one_commit_for_each_portion(tmp_path: Path, table_format: Tab
     assert offsets_of(table_format, path, 1) == [0, 1, 2, 3]
     assert table_of(table_format, path).coverage(KEY) == Coverage(2, 8)
     again = export(table_of(table_format, path), piece(2, 8), piece(0, 4, partition=1))
-    assert (again.is_empty, again.version) == (True, result.version)
+    assert (again.is_empty, again.version) == (True, exported.version)
     more = export(table_of(table_format, path), piece(0, 9))
     assert [(partition.start_offset, partition.end_offset) for partition in more.partitions] == [
         (8, 9)
@@ -156,12 +156,12 @@ def test_a_killed_run_is_continued_and_its_files_are_removed(
     assert (table_of(table_format, path).coverage(KEY) or Coverage(0, 0)) == Coverage(0, done)
     if point == "written":
         assert len(data_files(path)) == commits + 1
-    result = export(table_of(table_format, path), piece(0, 9), offsets=4)
-    assert [(partition.start_offset, partition.end_offset) for partition in result.partitions] == [
-        (done, 9)
-    ]
+    exported = export(table_of(table_format, path), piece(0, 9), offsets=4)
+    assert [
+        (partition.start_offset, partition.end_offset) for partition in exported.partitions
+    ] == [(done, 9)]
     assert offsets_of(table_format, path) == list(range(9))
-    assert len(data_files(path)) == commits + result.files
+    assert len(data_files(path)) == commits + exported.files
 
 
 def test_a_parquet_run_killed_before_files_are_visible_is_completed(
@@ -249,16 +249,16 @@ def test_runs_of_other_topics_and_of_older_offsets_go_on_at_the_same_time(
     path = tmp_path / "table"
     export(table_of(table_format, path), piece(4, 6))
     others = iter([piece(0, 3, OTHER_ID, topic="other"), piece(4, 9)])
-    result = export(
+    exported = export(
         table_of(table_format, path),
         piece(0, 6),
         offsets=2,
         start_is_explicit=True,
         meanwhile=lambda: export(table_of(table_format, path), next(others)),
     )
-    assert [(partition.start_offset, partition.end_offset) for partition in result.partitions] == [
-        (0, 4)
-    ]
+    assert [
+        (partition.start_offset, partition.end_offset) for partition in exported.partitions
+    ] == [(0, 4)]
     table = table_of(table_format, path)
     assert table.coverage(KEY) == Coverage(0, 9)
     assert table.coverage(PartitionIdentity(OTHER_ID, 0)) == Coverage(0, 3)

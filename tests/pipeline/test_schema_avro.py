@@ -93,10 +93,10 @@ def one_row(schema: Any, row: dict[str, Any]) -> dict[str, Any]:
 @given(st.lists(ROWS, max_size=5))
 def test_rows_come_back_as_they_were_written(rows: list[dict[str, Any]]) -> None:
     decoder = pickle.loads(pickle.dumps(AvroDecoder(json.dumps(FLIGHT))))
-    result = decoded(decoder, None, *(encoded(FLIGHT, row) for row in rows))
-    assert result.errors is None
+    batch = decoded(decoder, None, *(encoded(FLIGHT, row) for row in rows))
+    assert batch.errors is None
     expected = [row | {"counts": list(row["counts"].items())} for row in rows]
-    assert result.columns.to_pylist() == [None, *expected]
+    assert batch.columns.to_pylist() == [None, *expected]
 
 
 @settings(max_examples=40)
@@ -108,11 +108,11 @@ def test_damaged_bytes_never_fail_a_batch(
     damaged = bytearray(good)
     damaged[place % len(good)] = byte
     decoder = AvroDecoder(json.dumps(FLIGHT))
-    result = decoded(decoder, good, noise, bytes(damaged), good[:-1], good + b"\0", good)
-    assert result.columns[0] == result.columns[5]
-    assert result.columns[0].as_py()["id"] == row["id"]
-    assert result.errors is not None
-    assert result.errors[4].as_py() == "not Avro of this schema: 1 bytes are left over"
+    batch = decoded(decoder, good, noise, bytes(damaged), good[:-1], good + b"\0", good)
+    assert batch.columns[0] == batch.columns[5]
+    assert batch.columns[0].as_py()["id"] == row["id"]
+    assert batch.errors is not None
+    assert batch.errors[4].as_py() == "not Avro of this schema: 1 bytes are left over"
 
 
 def test_logical_types_have_their_columns() -> None:
@@ -180,15 +180,15 @@ def test_old_values_are_read_with_a_newer_schema() -> None:
     new = record(("id", "long"))
     new["fields"].append({"name": "added", "type": ["null", "string"], "default": None})
     decoder = AvroDecoder(json.dumps(old), json.dumps(new))
-    result = decoded(decoder, encoded(old, {"id": 7, "gone": "x"}), b"")
-    assert result.columns.to_pylist() == [{"id": 7, "added": None}, None]
+    batch = decoded(decoder, encoded(old, {"id": 7, "gone": "x"}), b"")
+    assert batch.columns.to_pylist() == [{"id": 7, "added": None}, None]
     impossible = AvroDecoder(json.dumps(old), json.dumps(record(("other", "int"))))
     assert decoded(impossible, encoded(old, {"id": 7, "gone": "x"})).errors is not None
 
 
 def test_a_value_that_is_no_record_is_one_column() -> None:
-    result = decoded(AvroDecoder('"string"'), encoded("string", "abc"), b"\x02\xff")
-    assert result.columns.to_pylist() == [{"value": "abc"}, None]
+    batch = decoded(AvroDecoder('"string"'), encoded("string", "abc"), b"\x02\xff")
+    assert batch.columns.to_pylist() == [{"value": "abc"}, None]
 
 
 @pytest.mark.parametrize(

@@ -283,7 +283,7 @@ def test_times_are_taken_in_the_spellings_of_rfc_3339_and_cut_to_microseconds(
     text: str, microseconds: int | None
 ) -> None:
     """A DATE takes no time; others that are no times are bad, in a batch as alone."""
-    values = [json.dumps({"at": item}).encode() for item in (text, "2026-01-01T00:00:00Z")]
+    values = [json.dumps({"at": time}).encode() for time in (text, "2026-01-01T00:00:00Z")]
     begin = datetime(2026, 1, 1, tzinfo=UTC)
     for batch in (values, values[:1]):
         row, error = rows_of(JsonDecoder(ddl_type("at TIMESTAMP")), batch)[0]

@@ -86,11 +86,11 @@ def flights_file() -> Any:
 
 
 def descriptor_set() -> bytes:
-    result = descriptor_pb2.FileDescriptorSet()
+    descriptors = descriptor_pb2.FileDescriptorSet()
     for module in (timestamp_pb2, duration_pb2, wrappers_pb2, struct_pb2):
-        module.DESCRIPTOR.CopyToProto(result.file.add())
-    result.file.append(flights_file())
-    return bytes(result.SerializeToString())
+        module.DESCRIPTOR.CopyToProto(descriptors.file.add())
+    descriptors.file.append(flights_file())
+    return bytes(descriptors.SerializeToString())
 
 
 DESCRIPTORS = descriptor_set()
@@ -161,16 +161,16 @@ def test_damaged_bytes_never_fail_a_batch(noise: bytes, place: int, byte: int, t
     good = Flight(id=7, carrier=text, at={"seconds": 9}, tags=["x"]).SerializeToString()
     damaged = bytearray(good)
     damaged[place % len(good)] = byte
-    result = decoded(good, noise, bytes(damaged), b"\x0a\xff", good)
-    assert result.columns[0] == result.columns[4]
-    assert result.columns[0].as_py()["carrier"] == text
-    assert reasons(result)[3] == "not a Protobuf message air.Flight"
+    batch = decoded(good, noise, bytes(damaged), b"\x0a\xff", good)
+    assert batch.columns[0] == batch.columns[4]
+    assert batch.columns[0].as_py()["carrier"] == text
+    assert reasons(batch)[3] == "not a Protobuf message air.Flight"
 
 
 def test_a_time_beyond_the_column_is_a_bad_value() -> None:
-    result = decoded(Flight(at={"seconds": 2**62}).SerializeToString(), b"")
-    assert result.columns[0].as_py() is None
-    bad, good = reasons(result)
+    batch = decoded(Flight(at={"seconds": 2**62}).SerializeToString(), b"")
+    assert batch.columns[0].as_py() is None
+    bad, good = reasons(batch)
     assert bad is not None
     assert "does not fit its column" in bad
     assert good is None

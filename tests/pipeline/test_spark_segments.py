@@ -290,14 +290,14 @@ EXPORTS: dict[str, tuple[Callable[..., ExportResult], Callable[..., Any]]] = {
 def test_the_session_reads_what_it_exported(spark: Any, topic: Topic, table_format: str) -> None:
     export, read = EXPORTS[table_format]
     table = topic.root / "warehouse" / "flights"
-    result = export(
+    exported = export(
         spark,
         table,
         topic.options(),
         partition_by="partition,hour",
         portion=PortionSize(offsets=500),
     )
-    assert (result.rows, result.portions) == (1200, 3)
+    assert (exported.rows, exported.portions) == (1200, 3)
     rows = read(spark, table)
     assert rows.columns == [*KAFKA_COLUMNS, "date", "hour"]
     assert rows.where("partition = 1 and date = '1970-01-01' and hour = 0").count() == 600

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     ReadMinRows,
 )
-from wire_broker import WireBroker
+from wire_broker import PartitionLog, WireBroker
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
@@ -275,7 +275,8 @@ def test_new_partitions_and_new_topics_are_read_from_their_beginning(broker: Wir
 
 def recreate(broker: WireBroker, count: int) -> None:
     del broker.logs[TopicPartition("a", 1)]
-    broker.logs["a", 0].__init__()  # type: ignore[index, misc]
+    log = broker.logs[TopicPartition("a", 0)]
+    vars(log).update(vars(PartitionLog()))
     broker.topic_ids["a"] = bytes(15) + b"\x77"
     fill(broker, 0, count)
 
@@ -309,7 +310,7 @@ def test_a_topic_that_is_gone_stops_the_stream_or_is_left_out(broker: WireBroker
     fill(broker, 0, 5, topic="b")
     stream = Stream(broker, subscribe="a,b", options=EARLIEST)
     stream.plan()
-    del broker.logs["b", 0]  # type: ignore[arg-type]
+    del broker.logs[TopicPartition("b", 0)]
     with pytest.raises(DataLoss, match="b-0 does not exist any more"):
         Stream(broker, subscribe="a,b", start=stream.start).plan()
     tolerant = Stream(broker, subscribe="a,b", start=stream.start, failOnDataLoss="false")
@@ -328,7 +329,7 @@ def test_available_now_ends_although_a_topic_vanishes(broker: WireBroker) -> Non
     )
     stream.reader.prepareForTriggerAvailableNow()
     rows = stream.batch()
-    del broker.logs["b", 0]  # type: ignore[arg-type]
+    del broker.logs[TopicPartition("b", 0)]
     for _ in range(9):
         rows += stream.batch()
     assert [row for row in sorted(rows) if row[0] == "a"] == expected(0, 0, 40) + expected(1, 0, 20)

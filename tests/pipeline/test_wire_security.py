@@ -6,8 +6,9 @@ import pickle
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from certificates import PASSWORD as STORE_PASSWORD
@@ -257,8 +258,10 @@ def test_a_mechanism_that_the_listener_lacks_is_answered_with_those_it_has() -> 
     ],
     ids=["nonce", "few", "many", "salt", "bytes", "signature", "no signature", "error"],
 )
-def test_a_server_that_breaks_the_rules_of_scram_is_refused(edit: object, words: str) -> None:
-    with SecuredBroker(mechanisms=("SCRAM-SHA-256",), edit=edit) as broker:  # type: ignore[arg-type]
+def test_a_server_that_breaks_the_rules_of_scram_is_refused(
+    edit: Callable[[bytes], bytes], words: str
+) -> None:
+    with SecuredBroker(mechanisms=("SCRAM-SHA-256",), edit=edit) as broker:
         assert words in refusal(sasl(broker, "SCRAM-SHA-256", SCRAM), SaslFailed)
 
 
@@ -343,9 +346,9 @@ def test_a_key_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyP
     modes: list[int] = []
     load = ssl.SSLContext.load_cert_chain
 
-    def spy(context: ssl.SSLContext, path: str, **more: object) -> None:
+    def spy(context: ssl.SSLContext, path: str, **more: Any) -> None:
         modes.append(os.stat(path).st_mode & 0o777)
-        load(context, path, **more)  # type: ignore[arg-type]
+        load(context, path, **more)
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", spy)
     client_context(settings)

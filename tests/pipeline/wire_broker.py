@@ -158,7 +158,9 @@ class WireBroker:
 
     def _answer(self, frame: bytes) -> bytes | None:
         key, version, correlation_id, length = REQUEST_HEADER.unpack_from(frame)
-        kind = next(item for item in EVERY_REQUEST if key == item.API_KEY)
+        kind = next(
+            request_class for request_class in EVERY_REQUEST if key == request_class.API_KEY
+        )
         position = REQUEST_HEADER.size + length
         is_flexible = version >= kind.FLEXIBLE_FROM
         if is_flexible:

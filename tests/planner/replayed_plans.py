@@ -4,7 +4,7 @@ It reads the data of the cluster and of the plan, and nothing that the planner h
 believed: not even the durations and the fills.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -105,16 +105,16 @@ class Replay:
 
     def check_throttle(self, each: PlannedRound) -> None:
         """Check that the bytes of each broker, new records included, fit into the duration."""
-        copied: Counter[tuple[str, int]] = Counter()
+        copied: dict[tuple[str, int], float] = defaultdict(float)
         for move in each.moves:
             rate = self.cluster.partitions[move.partition].write_bytes_per_second
             cost = move.size_bytes + rate * each.duration_ms / 1000
             here, there = self.broker(move.source), self.broker(move.target)
             if here == there:
-                copied["own", here] += cost  # type: ignore[assignment]
+                copied["own", here] += cost
             else:
-                copied["in", there] += cost  # type: ignore[assignment]
-                copied["out", self.leader(move.partition)] += cost  # type: ignore[assignment]
+                copied["in", there] += cost
+                copied["out", self.leader(move.partition)] += cost
         most = self.limits.throttle_bytes_per_second * each.duration_ms / 1000
         assert all(cost <= most * (1 + 1e-9) for cost in copied.values())
 

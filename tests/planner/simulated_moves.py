@@ -92,7 +92,7 @@ class SimulatedMoves:
         for gone_ms, number, size_bytes in self.deleted:
             if gone_ms <= self.time_ms:
                 self.used[number] -= size_bytes
-        self.deleted = [item for item in self.deleted if item[0] > self.time_ms]
+        self.deleted = [deletion for deletion in self.deleted if deletion[0] > self.time_ms]
 
     def _broker(self, directory: int) -> int:
         return self.cluster.directories[directory].broker_id

@@ -23,7 +23,7 @@ LIMITS = PlanLimits()
 def cluster(*sizes: tuple[int, ...]) -> ClusterModel:
     """Return a broker for each tuple, with a directory of 100 GiB and partitions of these sizes."""
     directories = [DirectoryModel(n, "/d", 100 * GIB, sum(s) * GIB) for n, s in enumerate(sizes)]
-    flat = [(place, size) for place, item in enumerate(sizes) for size in item]
+    flat = [(place, size) for place, sizes_there in enumerate(sizes) for size in sizes_there]
     partitions = [
         PartitionModel(TopicPartition("t", n), (place,), (size * GIB,), 0, place)
         for n, (place, size) in enumerate(flat)

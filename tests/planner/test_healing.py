@@ -26,7 +26,7 @@ def cluster(*sizes: tuple[int, ...], is_online: bool = True, rate: int = 0) -> C
         DirectoryModel(n, "/d", 100 * GIB, sum(size) * GIB, is_online=is_online or n > 0)
         for n, size in enumerate(sizes)
     ]
-    flat = [(place, size) for place, item in enumerate(sizes) for size in item]
+    flat = [(place, size) for place, sizes_there in enumerate(sizes) for size in sizes_there]
     partitions = [
         PartitionModel(TopicPartition("t", n), (place,), (size * GIB,), rate, place)
         for n, (place, size) in enumerate(flat)

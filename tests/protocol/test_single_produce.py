@@ -24,7 +24,7 @@ def values_of(message: Any) -> Any:
     if isinstance(message, Message):
         return {field.name: values_of(getattr(message, field.name)) for field in message.FIELDS}
     if isinstance(message, list):
-        return [values_of(item) for item in message]
+        return [values_of(part) for part in message]
     return bytes(message) if isinstance(message, memoryview) else message
 
 

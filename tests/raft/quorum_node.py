@@ -24,6 +24,7 @@ from spindle.raft.ready import (
     StartUp,
     Tick,
 )
+from spindle.raft.roles import Leader
 from spindle.raft.settings import LocalNode, QuorumSettings, StoredState
 from spindle.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 
@@ -92,6 +93,13 @@ class NodeUnderTest:
     @property
     def role(self) -> str:
         return type(self.core.role).__name__
+
+    @property
+    def leadership(self) -> Leader:
+        """The role of a node that leads."""
+        role = self.core.role
+        assert isinstance(role, Leader)
+        return role
 
     # ------------------------------------------------------------ events
 

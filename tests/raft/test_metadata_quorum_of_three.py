@@ -10,6 +10,7 @@ import pytest
 from quorum_node import CLUSTER_ID, endpoints, key, static_voters
 from quorum_wire import Network
 from test_metadata_quorum import LEVEL, TOPIC, Recorder
+from waiting import until
 
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import NO_LEADER, OffsetAndEpoch
@@ -17,6 +18,7 @@ from spindle.log.storage import LogStorage
 from spindle.metadata_log.encoding import encode_records
 from spindle.metadata_log.metadata_log import MetadataLog, RetentionSettings
 from spindle.metadata_log.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
+from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata_records import NoOpRecord
 from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.runtime.disks.directory_thread import DirectoryThread
@@ -85,6 +87,12 @@ class Member:
         self._network.nodes.pop(9000 + self.node_id, None)
         self.thread.stop(5)
 
+    def append(self, record: Message) -> int:
+        """Append a record as the leader of its epoch; return its offset."""
+        return self.quorum.append(
+            self.quorum.leader.epoch, [record], metadata_version=LEVEL, is_atomic=True
+        )
+
     @property
     def leads(self) -> bool:
         return self.quorum.leader.leader_id == self.node_id
@@ -99,14 +107,19 @@ async def the_leader(members: list[Member]) -> Member:
             await asyncio.sleep(0.005)
 
 
-async def test_records_reach_every_node_and_survive_the_leader(tmp_path: Path) -> None:
-    network = Network()
-    members = [Member(node_id, tmp_path, network) for node_id in (1, 2, 3, 4)]
+async def started(members: list[Member]) -> tuple[Member, int, int]:
+    """Start the members, and append a record; return the leader, its epoch and the offset."""
     for member in members:
         await member.start()
     leader = await the_leader(members)
     epoch = leader.quorum.leader.epoch
-    last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
+    return leader, epoch, leader.append(TOPIC)
+
+
+async def test_records_reach_every_node_and_survive_the_leader(tmp_path: Path) -> None:
+    network = Network()
+    members = [Member(node_id, tmp_path, network) for node_id in (1, 2, 3, 4)]
+    leader, epoch, last = await started(members)
     for member in members:
         await member.heard.wait_for_offset(last)
         assert member.heard.records == [TOPIC]
@@ -121,7 +134,7 @@ async def test_records_reach_every_node_and_survive_the_leader(tmp_path: Path) -
     ), "it stayed for the election"
     assert successor.quorum.leader.epoch > epoch
     epoch = successor.quorum.leader.epoch
-    last = successor.quorum.append(epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True)
+    last = successor.append(NoOpRecord())
     for member in rest:
         await member.heard.wait_for_offset(last)
         assert member.heard.records == [TOPIC, NoOpRecord()]
@@ -139,24 +152,17 @@ async def test_records_reach_every_node_and_survive_the_leader(tmp_path: Path) -
 async def test_a_leader_whose_disk_dies_stops_and_the_others_go_on(tmp_path: Path) -> None:
     network = Network()
     members = [Member(node_id, tmp_path, network) for node_id in (1, 2, 3)]
-    for member in members:
-        await member.start()
-    leader = await the_leader(members)
-    epoch = leader.quorum.leader.epoch
-    last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
+    leader, _, last = await started(members)
     for member in members:
         await member.heard.wait_for_offset(last)
     leader.thread.fail(OSError(ENOSPC, "No space left on device"))
     # This record is to be lost: it is on no disk.
-    leader.quorum.append(epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True)
-    while not leader.faults:  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
+    leader.append(NoOpRecord())
+    await until(lambda: bool(leader.faults))
     del network.nodes[9000 + leader.node_id]
     rest = [member for member in members if member is not leader]
     successor = await the_leader(rest)
-    last = successor.quorum.append(
-        successor.quorum.leader.epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True
-    )
+    last = successor.append(TOPIC)
     for member in rest:
         await member.heard.wait_for_offset(last)
         assert member.heard.records == [TOPIC, TOPIC]
@@ -173,15 +179,11 @@ async def test_a_leader_whose_disk_dies_asks_the_others_to_elect(tmp_path: Path)
 
     network = Network()
     members = [Member(node_id, tmp_path, network, patient) for node_id in (1, 2, 3)]
-    for member in members:
-        await member.start()
-    leader = await the_leader(members)
-    epoch = leader.quorum.leader.epoch
-    last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
+    leader, epoch, last = await started(members)
     for member in members:
         await member.heard.wait_for_offset(last)
     leader.thread.fail(OSError(ENOSPC, "No space left on device"))
-    leader.quorum.append(epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True)
+    leader.append(NoOpRecord())
     rest = [member for member in members if member is not leader]
     successor = await the_leader(rest)
     assert successor.quorum.leader.epoch > epoch
@@ -198,11 +200,7 @@ async def test_a_snapshot_damaged_at_its_leader_does_no_harm_elsewhere(
 ) -> None:
     network = Network()
     members = [Member(node_id, tmp_path, network) for node_id in (1, 2)]
-    for member in members:
-        await member.start()
-    leader = await the_leader(members)
-    epoch = leader.quorum.leader.epoch
-    last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
+    leader, epoch, last = await started(members)
     await leader.heard.wait_for_offset(last)
     await leader.quorum.write_snapshot(OffsetAndEpoch(last + 1, epoch), encode_records([TOPIC]), 5)
     (file,) = (tmp_path / f"node{leader.node_id}" / DIRECTORY_NAME).glob("*.checkpoint")
@@ -210,11 +208,10 @@ async def test_a_snapshot_damaged_at_its_leader_does_no_harm_elsewhere(
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     late = Member(3, tmp_path, network)
     await late.start()
-    while "the snapshot that the leader sent" not in caplog.text:  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
+    await until(lambda: "the snapshot that the leader sent" in caplog.text)
     leader = await the_leader(members)
     epoch = leader.quorum.leader.epoch
-    last = leader.quorum.append(epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True)
+    last = leader.append(NoOpRecord())
     await leader.heard.wait_for_offset(last)
     await leader.quorum.write_snapshot(OffsetAndEpoch(last + 1, epoch), encode_records([TOPIC]), 5)
     await late.heard.wait_for(lambda heard: bool(heard.snapshots))
@@ -227,11 +224,7 @@ async def test_a_snapshot_damaged_at_its_leader_does_no_harm_elsewhere(
 async def test_a_node_that_comes_late_begins_with_the_snapshot(tmp_path: Path) -> None:
     network = Network()
     members = [Member(node_id, tmp_path, network) for node_id in (1, 2)]
-    for member in members:
-        await member.start()
-    leader = await the_leader(members)
-    epoch = leader.quorum.leader.epoch
-    last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
+    leader, epoch, last = await started(members)
     await leader.heard.wait_for_offset(last)
     await leader.quorum.write_snapshot(OffsetAndEpoch(last + 1, epoch), encode_records([TOPIC]), 5)
     late = Member(3, tmp_path, network)
@@ -240,9 +233,7 @@ async def test_a_node_that_comes_late_begins_with_the_snapshot(tmp_path: Path) -
     assert late.heard.snapshots == [OffsetAndEpoch(last + 1, epoch)]
     assert late.heard.records == [TOPIC]
     leader = await the_leader(members)
-    last = leader.quorum.append(
-        leader.quorum.leader.epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True
-    )
+    last = leader.append(NoOpRecord())
     await late.heard.wait_for_offset(last)
     assert late.heard.records == [TOPIC, NoOpRecord()]
     for member in [*members, late]:

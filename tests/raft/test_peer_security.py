@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 
@@ -238,66 +239,56 @@ async def test_a_refused_login_is_logged_once_without_the_password_and_tried_aga
     assert PASSWORD not in caplog.text
 
 
-@pytest.mark.parametrize("kind", [PeerLinks, PeerPool])
-async def test_a_session_that_ends_soon_is_renewed_on_its_connection(
-    monkeypatch: pytest.MonkeyPatch, kind: Callable[..., PeerLinks | PeerPool]
-) -> None:
-    monkeypatch.setattr(login, "_RENEWAL_SHARE", (0.0, 0.0))
+@asynccontextmanager
+async def renewing(
+    kind: Callable[..., PeerLinks | PeerPool],
+) -> AsyncIterator[tuple[LoginServer, PeerServer, Callable[[], Awaitable[Message]]]]:
+    """Yield a server, and a request to it on a connection whose session is due for renewal."""
     answers = LoginServer()
     answers.lifetime_ms = 60_000
-
     server = PeerServer(answers)
     destination = await server.start()
     peers = kind("node-1", 5, with_login())
-    await peers.request(destination, fetch())
-    answers.seen.clear()
-    await peers.request(destination, fetch())
-    assert server.connections == 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(login, "_RENEWAL_SHARE", (0.0, 0.0))
+        await peers.request(destination, fetch())
+        yield answers, server, lambda: peers.request(destination, fetch())
     peers.close()
     await server.stop()
+
+
+@pytest.mark.parametrize("kind", [PeerLinks, PeerPool])
+async def test_a_session_that_ends_soon_is_renewed_on_its_connection(
+    kind: Callable[..., PeerLinks | PeerPool],
+) -> None:
+    async with renewing(kind) as (answers, server, ask):
+        answers.seen.clear()
+        await ask()
+        assert server.connections == 1
     assert answers.seen[-3:] == ["SaslHandshake", "SaslAuthenticate", "Fetch"]
 
 
 @pytest.mark.parametrize("kind", [PeerLinks, PeerPool])
 async def test_a_refused_renewal_ends_the_connection(
-    monkeypatch: pytest.MonkeyPatch, kind: Callable[..., PeerLinks | PeerPool]
+    kind: Callable[..., PeerLinks | PeerPool],
 ) -> None:
-    monkeypatch.setattr(login, "_RENEWAL_SHARE", (0.0, 0.0))
-    answers = LoginServer()
-    answers.lifetime_ms = 60_000
-
-    server = PeerServer(answers)
-    destination = await server.start()
-    peers = kind("node-1", 5, with_login())
-    await peers.request(destination, fetch())
-    answers.refuses = True
-    with pytest.raises(PeerUnavailable, match="wrong password"):
-        await peers.request(destination, fetch())
-    answers.refuses = False
-    assert isinstance(await peers.request(destination, fetch()), FetchResponse)
-    assert server.connections == 2
-    peers.close()
-    await server.stop()
+    async with renewing(kind) as (answers, server, ask):
+        answers.refuses = True
+        with pytest.raises(PeerUnavailable, match="wrong password"):
+            await ask()
+        answers.refuses = False
+        assert isinstance(await ask(), FetchResponse)
+        assert server.connections == 2
 
 
-async def test_a_request_that_is_given_up_during_a_renewal_does_not_disturb_the_next_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(login, "_RENEWAL_SHARE", (0.0, 0.0))
-    answers = LoginServer()
-    answers.lifetime_ms = 60_000
-
-    server = PeerServer(answers)
-    destination = await server.start()
-    peers = PeerLinks("fetcher", 5, with_login())
-    await peers.request(destination, fetch())
-    given_up = peers.request(destination, fetch())
-    await asyncio.sleep(0)
-    given_up.cancel()
-    assert isinstance(await peers.request(destination, fetch()), FetchResponse)
-    assert server.connections == 2
-    peers.close()
-    await server.stop()
+async def test_a_request_that_is_given_up_during_a_renewal_does_not_disturb_the_next_one() -> None:
+    async with renewing(PeerLinks) as (_, server, ask):
+        given_up = asyncio.ensure_future(ask())
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.sleep(0)
+        assert isinstance(await ask(), FetchResponse)
+        assert server.connections == 2
 
 
 async def test_a_listener_without_logins_is_named_as_such() -> None:

@@ -10,6 +10,7 @@ from spindle.protocol.messages.vote import VoteRequest, VoteResponse
 from spindle.raft import requests
 from spindle.raft.log_view import LogView
 from spindle.raft.ready import ElectionState, RequestFailed, Shutdown
+from spindle.raft.roles import Follower
 from spindle.raft.settings import QuorumSettings
 from spindle.raft.voters import ReplicaKey
 
@@ -180,7 +181,8 @@ def test_a_follower_of_a_leader_that_answers_refuses_pre_votes() -> None:
     node = NodeUnderTest(election=ElectionState(2, 3, None, (1, 2, 3))).start()
     assert node.role == "Follower"
     assert partition(node.ask(vote(epoch=2, pre=True), VoteResponse)).vote_granted
-    node.core.role.has_fetched = True  # type: ignore[union-attr]
+    assert isinstance(node.core.role, Follower)
+    node.core.role.has_fetched = True
     assert not partition(node.ask(vote(epoch=2, pre=True), VoteResponse)).vote_granted
 
 

@@ -1,5 +1,7 @@
 """Following: fetching, appending, truncating, loading snapshots."""
 
+from typing import Any
+
 import pytest
 from quorum_node import (
     CLUSTER_ID,
@@ -50,10 +52,10 @@ from spindle.raft.voters import VoterSet
 Data = FetchResponse.FetchableTopicResponse.PartitionData
 
 
-def follower(log: LogView | None = None, **more: object) -> NodeUnderTest:
+def follower(log: LogView | None = None, **more: Any) -> NodeUnderTest:
     """Node 1 that follows node 3 in epoch 4."""
     election = ElectionState(4, 3, None, (1, 2, 3))
-    return NodeUnderTest(log=log, election=election, **more).start()  # type: ignore[arg-type]
+    return NodeUnderTest(log=log, election=election, **more).start()
 
 
 def fetched(

@@ -369,24 +369,24 @@ def test_the_leader_describes_its_replicas() -> None:
     node.step(RequestReceived(51, fetch(9, 0, 0, 1)))
     node.now_ms += 100
     response = node.ask(describe(), DescribeQuorumResponse)
-    result = partition(response)
-    assert (result.leader_id, result.leader_epoch, result.high_watermark) == (1, 1, 1)
+    described = partition(response)
+    assert (described.leader_id, described.leader_epoch, described.high_watermark) == (1, 1, 1)
     assert [
-        (r.replica_id, r.log_end_offset, r.last_fetch_timestamp) for r in result.current_voters
+        (r.replica_id, r.log_end_offset, r.last_fetch_timestamp) for r in described.current_voters
     ] == [(1, 1, node.now_ms), (2, 1, node.now_ms - 100), (3, -1, -1)]
-    assert [(r.replica_id, r.log_end_offset) for r in result.observers] == [(9, 0)]
-    assert result.observers[0].replica_directory_id == key(9).directory_id
+    assert [(r.replica_id, r.log_end_offset) for r in described.observers] == [(9, 0)]
+    assert described.observers[0].replica_directory_id == key(9).directory_id
     assert [n.node_id for n in response.nodes] == [1, 2, 3]
 
 
 def test_only_the_leader_describes() -> None:
     node = NodeUnderTest().start()
-    result = partition(node.ask(describe(), DescribeQuorumResponse))
-    assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    described = partition(node.ask(describe(), DescribeQuorumResponse))
+    assert described.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     wrong = describe()
     wrong.topics[0].topic_name = "t"
-    result = partition(node.ask(wrong, DescribeQuorumResponse))
-    assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    described = partition(node.ask(wrong, DescribeQuorumResponse))
+    assert described.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 # ---------------------------------------------------------------- kraft.version

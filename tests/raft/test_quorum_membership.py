@@ -204,7 +204,7 @@ def test_a_voter_is_removed() -> None:
     node = three()
     token = node.ask_later(remove(3))
     assert node.core.voters.ids == [1, 2]
-    assert [r.key.id for r in node.core.role.progress.observers] == [3]  # type: ignore[union-attr]
+    assert [r.key.id for r in node.leadership.progress.observers] == [3]
     node.flushed()
     catch_up(node, 2)
     assert error_of(the_reply(node, token)) == ErrorCode.NONE
@@ -284,7 +284,7 @@ def test_in_a_static_quorum_the_leader_only_remembers() -> None:
     end = node.core.log.end
     assert node.ask(update(2, port=9002), UpdateRaftVoterResponse).error_code == ErrorCode.NONE
     assert node.core.log.end == end
-    assert node.core.role.reported_voters[2] == voter(2)  # type: ignore[union-attr]
+    assert node.leadership.reported_voters[2] == voter(2)
 
 
 def test_progress_is_kept_over_a_change_of_voters() -> None:
@@ -294,5 +294,5 @@ def test_progress_is_kept_over_a_change_of_voters() -> None:
     catch_up(node, 2)
     assert node.core.log.end == OffsetAndEpoch(5, 2)
     node.ask_later(remove(3))
-    progress = node.core.role.progress  # type: ignore[union-attr]
+    progress = node.leadership.progress
     assert [(r.key.id, r.end_offset) for r in progress.voter_replicas] == [(1, -1), (2, 5)]

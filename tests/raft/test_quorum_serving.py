@@ -163,13 +163,13 @@ def test_a_consumer_of_the_log_is_no_replica() -> None:
     request = fetch(1, 1, leader_epoch=1)
     request.replica_id = request.replica_state.replica_id = -1
     node.step(RequestReceived(6, request))
-    assert node.core.role.progress.observers == []  # type: ignore[union-attr]
+    assert node.leadership.progress.observers == []
 
 
 def test_observers_are_forgotten_when_they_stay_away() -> None:
     node = lone_leader(old_log())
     node.step(RequestReceived(5, fetch(3, 1)))
-    progress = node.core.role.progress  # type: ignore[union-attr]
+    progress = node.leadership.progress
     node.wait(299_999)
     assert [replica.key.id for replica in progress.observers] == [9]
     node.wait(1)

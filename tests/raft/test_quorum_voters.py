@@ -76,5 +76,7 @@ def test_the_voters_record_survives_encoding() -> None:
     assert history.kraft_version == 1
     assert history.voters == voters
     assert history.voters_offset == 8
-    assert history.voters.get(2).endpoints == endpoints(2)  # type: ignore[union-attr]
+    voter_2 = history.voters.get(2)
+    assert voter_2 is not None
+    assert voter_2.endpoints == endpoints(2)
     assert read_header(data).is_control

@@ -14,8 +14,9 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 from cluster_image import ClusterImage, directory_of
 from metadata_history import uuid
+from threadless_executor import ThreadlessExecutor
 
-from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
 from spindle.disks.directory_store import DirectoryStore
 from spindle.disks.log_directory import LogDirectory
@@ -36,7 +37,7 @@ from spindle.replicas.topic_settings import TopicSettings
 from spindle.replication.leader_state import IsrProposal
 from spindle.replication.throttling import ThrottledPartitions
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
-from spindle.runtime.disks.serial_executor import Job, SerialExecutor
+from spindle.runtime.disks.serial_executor import Job
 from spindle.testing.filesystem import MemoryFileSystem
 from verification.simulation.loop import SimulatedLoop
 
@@ -59,7 +60,7 @@ class ProducerFields(TypedDict, total=False):
     is_transactional: bool
 
 
-class HeldDirectory(SerialExecutor):
+class HeldDirectory(ThreadlessExecutor):
     """The I/O thread of a directory: its jobs run in order, at once or when they are released."""
 
     def __init__(self, path: str, loop: SimulatedLoop, on_failure: Any) -> None:
@@ -82,18 +83,6 @@ class HeldDirectory(SerialExecutor):
             result, error = self._perform(function, args)
             if callback is not None:
                 callback(result, error)
-
-    def _start_beside(self, job: Job) -> None:
-        self._enqueue(job)
-
-    def _abandon(self, failure: LogDirectoryFailed) -> None:
-        """Nothing hangs here but by `is_held`."""
-
-    def stop(self, timeout_s: float) -> bool:
-        return True
-
-    def hangs(self) -> bool:
-        return False
 
 
 class Answer:

@@ -1,6 +1,7 @@
 """Images of a small cluster, made from the records that a controller would write."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from metadata_history import image_of, uuid
 
@@ -126,9 +127,9 @@ class ClusterImage:
         """Commit a PartitionChangeRecord; `leader` begins a new leader epoch."""
         self.write(self.change_record(name, index, **fields))
 
-    def change_record(self, name: str, index: int = 0, **fields: object) -> PartitionChangeRecord:
+    def change_record(self, name: str, index: int = 0, **fields: Any) -> PartitionChangeRecord:
         topic_id = self.image.topics.by_name[name].topic_id
         if "replicas" in fields:
-            replicas: Sequence[int] = fields["replicas"]  # type: ignore[assignment]
+            replicas: Sequence[int] = fields["replicas"]
             fields.setdefault("directories", [self._place(broker_id) for broker_id in replicas])
-        return PartitionChangeRecord(topic_id=topic_id, partition_id=index, **fields)  # type: ignore[arg-type]
+        return PartitionChangeRecord(topic_id=topic_id, partition_id=index, **fields)

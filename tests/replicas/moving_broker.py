@@ -12,6 +12,7 @@ from typing import Unpack
 
 from cluster_image import ClusterImage, directory_of
 from log_builders import NOW_MS, BatchFields, batch, values
+from threadless_executor import ThreadlessExecutor
 
 from spindle.common.errors import ErrorCode, LogDirectoryFailed
 from spindle.common.ids import TopicPartition
@@ -36,7 +37,7 @@ from spindle.replicas.replica_manager import ReplicaManager
 from spindle.replicas.topic_settings import TopicSettings
 from spindle.replication.throttling import throttled_partitions
 from spindle.runtime.broker.replica_mover import ReplicaMover
-from spindle.runtime.disks.serial_executor import Job, SerialExecutor
+from spindle.runtime.disks.serial_executor import Job
 from spindle.serving.quotas.rates import WindowedRate
 from spindle.serving.quotas.replication import ReplicationQuota
 from spindle.testing.filesystem import MemoryFileSystem
@@ -65,7 +66,7 @@ class Disks(MemoryFileSystem):
         super().check(operation, path)
 
 
-class InlineExecutor(SerialExecutor):
+class InlineExecutor(ThreadlessExecutor):
     """Runs each function at once and calls back in the next turn of the loop."""
 
     def __init__(self, path: str, on_failure: Callable[[LogDirectoryFailed], None]) -> None:
@@ -83,18 +84,6 @@ class InlineExecutor(SerialExecutor):
             return
         if callback is not None:
             self._loop.call_soon(callback, result, error)
-
-    def _start_beside(self, job: Job) -> None:
-        self._enqueue(job)
-
-    def _abandon(self, failure: LogDirectoryFailed) -> None:
-        """Nothing is ever queued."""
-
-    def stop(self, timeout_s: float) -> bool:
-        return True
-
-    def hangs(self) -> bool:
-        return False
 
 
 class LateExecutor(InlineExecutor):

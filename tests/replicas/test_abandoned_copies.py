@@ -2,6 +2,7 @@
 
 from itertools import count
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from cluster_image import directory_of
@@ -41,8 +42,9 @@ async def caught_up(replicas: tuple[int, ...] = (BROKER,)) -> MovingBroker:
 
 async def described(broker: MovingBroker) -> list[tuple[str, int, list[tuple[bool, int]]]]:
     """Return what DescribeLogDirs tells: directories, errors, and the kind and lag of each log."""
-    services = SimpleNamespace(replicas=broker.replicas, authorizer=NoAuthorizer())
-    answer = await describe_log_dirs(services, None, DescribeLogDirsRequest(topics=None))  # type: ignore[arg-type]
+    services: Any = SimpleNamespace(replicas=broker.replicas, authorizer=NoAuthorizer())
+    context: Any = None
+    answer = await describe_log_dirs(services, context, DescribeLogDirsRequest(topics=None))
     return [
         (
             result.log_dir,
@@ -368,16 +370,18 @@ async def test_a_source_of_a_replica_that_was_reassigned_meanwhile_is_removed() 
     assert broker.names(0) == []
 
 
-async def test_a_future_log_is_kept_while_the_directory_of_its_replica_is_offline() -> None:
+async def test_a_future_log_is_kept_while_the_directory_of_its_replica_is_offline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     broker = after(await caught_up())
     executor = broker.directories[0].executor
     apply = broker.replicas.apply
 
-    async def apply_and_fail(instructions: object) -> None:
-        await apply(instructions)  # type: ignore[arg-type]
+    async def apply_and_fail(instructions: Any) -> None:
+        await apply(instructions)
         executor.fail("it dies before the futures are settled")
 
-    broker.replicas.apply = apply_and_fail  # type: ignore[method-assign]
+    monkeypatch.setattr(broker.replicas, "apply", apply_and_fail)
     await broker.start()
     assert broker.names(1) == ["orders-0-future"]
     assert broker.replicas.futures.in_directory(broker.directories[1])

@@ -1,5 +1,7 @@
 """The queue of directory assignments (KIP-858)."""
 
+from typing import Any
+
 import pytest
 
 from spindle.protocol.messages.assign_replicas_to_dirs import (
@@ -130,7 +132,8 @@ def test_reports_missing_in_a_response_are_sent_again() -> None:
     request = queue.next_request(1)
     assert request is not None
     response = answer(request)
-    response.directories[0].topics[0].partitions[1] = None  # type: ignore[call-overload]
+    partitions: list[Any] = response.directories[0].topics[0].partitions
+    partitions[1] = None
     with pytest.raises(AttributeError):
         queue.answered(response)
     queue.requeue_in_flight()

@@ -29,10 +29,11 @@ def _work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower_appends, "apply_leader_answer", work)
 
 
-def results(*logs: FakeLog) -> list[list[Any]]:
+def results(*logs: Any) -> list[list[Any]]:
     store: Any = None
-    begun: Any = begin_to_follow_all(store, logs, 0)  # type: ignore[arg-type]
-    applied: Any = apply_leader_answers(store, [(log, None) for log in logs], 0)  # type: ignore[misc]
+    answer: Any = None
+    begun: Any = begin_to_follow_all(store, logs, 0)
+    applied: Any = apply_leader_answers(store, [(log, answer) for log in logs], 0)
     return [begun, applied]
 
 

@@ -258,6 +258,8 @@ async def test_the_next_start_knows_the_producers_of_a_moved_log() -> None:
     for directory in broker.directories:
         directory.store.close(1)
     again = await MovingBroker(broker.disks, broker.cluster, uuids=iter(range(9**9))).start()
-    log = again.replicas.lookup(*WHERE).log  # type: ignore[union-attr]
+    partition = again.replicas.lookup(*WHERE)
+    assert partition is not None
+    log = partition.log
     repeated = log.append_as_leader(batch("b", producer_id=7, sequence=1), 0, NOW_MS)
     assert (repeated.is_duplicate, repeated.first_offset) == (True, 13)

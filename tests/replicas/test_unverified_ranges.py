@@ -20,16 +20,16 @@ def _short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Return the ranges of the logs that are read for a comparison of both."""
-    result: list[tuple[str, int]] = []
+    compared: list[tuple[str, int]] = []
     digest = log_copy.digest
 
     def noted(log: Log, offset: int, end_offset: int, crc: int) -> log_copy.Digest:
-        result.append((log.path.split("/")[1], offset))
+        compared.append((log.path.split("/")[1], offset))
         return digest(log, offset, end_offset, crc)
 
     noted.__name__ = "digest"
     monkeypatch.setattr(copier, "digest", noted)
-    return result
+    return compared
 
 
 async def new_broker(batches: int = 40) -> tuple[MovingBroker, HangingExecutor]:

@@ -36,10 +36,10 @@ def two_logs(count: int = 40) -> tuple[Log, Log, MemoryFileSystem]:
     files = MemoryFileSystem()
     leader_log, log = new_log(), new_log(files=files)
     for number in range(count):
-        for item in (leader_log, log):
-            append(item, number // 15, f"{number} " + "x" * 40)
-    for item in (leader_log, log):
-        commit(item)
+        for replica in (leader_log, log):
+            append(replica, number // 15, f"{number} " + "x" * 40)
+    for replica in (leader_log, log):
+        commit(replica)
     assert len(log.segments) > 5
     return leader_log, log, files
 
@@ -47,9 +47,9 @@ def two_logs(count: int = 40) -> tuple[Log, Log, MemoryFileSystem]:
 def lose_tail(log: Log, files: MemoryFileSystem, segment: int, batch_count: int = 1) -> Gap:
     """Take the last batches of a segment away; return the gap."""
     path = list(log.segments)[segment].path
-    result = list(batches(files.read_bytes(path)))[-batch_count:]
-    files.open(path).truncate(result[0][0])
-    return Gap(result[0][1].base_offset, result[-1][1].next_offset)
+    read_batches = list(batches(files.read_bytes(path)))[-batch_count:]
+    files.open(path).truncate(read_batches[0][0])
+    return Gap(read_batches[0][1].base_offset, read_batches[-1][1].next_offset)
 
 
 def copy_without(log: Log, *gaps: Gap) -> Log:
@@ -196,9 +196,9 @@ def test_any_losses_behind_the_recovery_point_are_mended_before_the_leader_count
     for segment in log.segments:
         if random.random() < 0.4:
             kept = max(0, recovery_point - segment.base_offset)
-            result = list(batches(files.read_bytes(segment.path)))[kept:]
-            if result:
-                at, header = random.choice(result)
+            read_batches = list(batches(files.read_bytes(segment.path)))[kept:]
+            if read_batches:
+                at, header = random.choice(read_batches)
                 torn = random.choice((0, 0, random.randrange(header.size_bytes)))
                 files.open(segment.path).truncate(at + torn)
     log = load_again(log, files, recovery_point)

@@ -55,10 +55,10 @@ class Home:
         self.file.write_text("".join(lines))
 
     def format(self, *extra: str) -> "Home":
-        result = CliRunner().invoke(
+        invocation = CliRunner().invoke(
             spindle, ["storage", "format", "-t", CLUSTER_ID, "-c", str(self.file), *extra]
         )
-        assert result.exit_code == 0, result.output
+        assert invocation.exit_code == 0, invocation.output
         return self
 
     def config(self) -> NodeConfig:

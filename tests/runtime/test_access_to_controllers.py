@@ -1,6 +1,7 @@
 """A controller with an authorizer lets nobody do what no ACL allows, whichever way they come."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from node_harness import Client, Home, connected, running
@@ -14,7 +15,7 @@ from spindle.config.authorizer import STANDARD_AUTHORIZER
 from spindle.controller.access_checks import CLUSTER_OPERATIONS
 from spindle.protocol.api import APIS, ApiKey, request_class
 from spindle.protocol.message import Message
-from spindle.protocol.messages.create_acls import CreateAclsRequest
+from spindle.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from spindle.protocol.messages.describe_acls import DescribeAclsRequest
 from spindle.runtime.acl_follower import AclFollower
 from spindle.runtime.node import Node
@@ -70,8 +71,9 @@ async def forward(client: Client, principal: str, request: CreateAclsRequest) ->
     answer = await client.ask(seal_request(request, context))
     if answer.error_code:
         return ErrorCode(answer.error_code)
-    result = open_response(answer, request, context)
-    return ErrorCode(result.results[0].error_code)  # type: ignore[attr-defined]
+    opened = open_response(answer, request, context)
+    assert isinstance(opened, CreateAclsResponse)
+    return ErrorCode(opened.results[0].error_code)
 
 
 async def allow(node: Node, request: CreateAclsRequest) -> None:
@@ -111,10 +113,10 @@ def test_a_broker_that_may_not_forward_does_not_blame_its_client() -> None:
     request = acl("t", 3)
     context = sent_by("User:alice", request)
     envelope = seal_request(request, context)
-    refused = type("Refused", (), {"error_code": DENIED, "response_data": None})
+    refused: Any = type("Refused", (), {"error_code": DENIED, "response_data": None})
     assert envelope.request_principal is not None
     with pytest.raises(ApiError) as caught:
-        open_response(refused, request, context)  # type: ignore[arg-type]
+        open_response(refused, request, context)
     assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 

@@ -51,7 +51,11 @@ async def test_a_task_that_ends_with_an_exception_is_told_even_while_it_is_held(
 
 async def test_ending_tasks_is_no_failure() -> None:
     failures = Failures()
-    task = background.run_once(asyncio.Event().wait(), "the wait")  # type: ignore[arg-type]
+
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    task = background.run_once(wait(), "the wait")
     await asyncio.sleep(0)
     await background.end(task, None)
     assert task.cancelled()

@@ -244,7 +244,9 @@ async def test_all_directories_stay_cordoned_over_a_restart_with_one_of_them_gon
         assert not broker.has_uncordoned_directory()
 
 
-async def test_a_note_is_shown_with_its_cordon_and_ends_with_it(tmp_path: Path) -> None:
+async def test_a_note_is_shown_with_its_cordon_and_ends_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = Home(tmp_path).format()
     first = str(home.directories[0])
 
@@ -264,7 +266,7 @@ async def test_a_note_is_shown_with_its_cordon_and_ends_with_it(tmp_path: Path) 
             seen.extend((c.cause, c.reason, c.owner, c.until_ms) for c in cordons.get(first, ()))
             cordon(cordons)
 
-        node.broker.replicas.cordon = noting  # type: ignore[method-assign]
+        monkeypatch.setattr(node.broker.replicas, "cordon", noting)
         answer = await client.ask(request)
         assert answer.responses[0].error_code == 0
         ended = {"cordoned.log.dirs": ""}

@@ -141,8 +141,9 @@ async def test_a_repaired_directory_comes_back_with_its_records(tmp_path: Path) 
         assert states == [ReplicaState.FOUND]
         where = TopicPartition("t", answer.topics[0].partitions[0].partition_index)
         assert node.broker is not None
-        replicas = node.broker.replicas
-        await until(lambda: replicas.lookup(*where).leader is not None)  # type: ignore[union-attr]
+        partition = node.broker.replicas.lookup(*where)
+        assert partition is not None
+        await until(lambda: partition.leader is not None)
         assert (await client.produce(*where, batch_of(b"after"))).error_code == 0
         values = [r.value for r in records_in((await client.fetch(*where, 0)).records)]
         assert values == [b"before", b"after"]

@@ -108,11 +108,11 @@ async def test_a_hanging_disk_keeps_the_records_of_requests_that_nobody_waits_fo
             gate.set()
             await stuck
             assert (await client.produce("t", hung, batch_of(b"last"))).error_code == 0
-            result = chain(
+            fetched = chain(
                 records_in((await client.fetch("t", hung, 0)).records),
                 records_in((await client.fetch("t", alive, 0)).records),
             )
-            values = [record.value for record in result]
+            values = [record.value for record in fetched]
             assert values == [
                 *(timed_out, closed, b"last", b"x" * 300_000),
                 *(bytes([number]) * 300_000 for number in range(40)),

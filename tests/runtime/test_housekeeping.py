@@ -167,12 +167,16 @@ async def test_compaction_ends_at_once_although_a_setting_changes_in_the_same_mo
     await asyncio.wait_for(compaction.stop(), 10)
 
 
-async def test_the_memory_of_compaction_is_for_all_directories_together() -> None:
+async def test_the_memory_of_compaction_is_for_all_directories_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     directories = [Directory(), Directory()]
     seen: asyncio.Queue[CleaningSettings] = asyncio.Queue()
     for directory in directories:
         directory.passes = iter(())
-        directory.next_pass = lambda now_ms, settings: seen.put_nowait(settings)  # type: ignore[method-assign]
+        monkeypatch.setattr(
+            directory, "next_pass", lambda now_ms, settings: seen.put_nowait(settings)
+        )
     keeping = housekeeping(*directories, log_initial_task_delay_ms="0")
     keeping.start()
     cleaning_settings = [await asyncio.wait_for(seen.get(), 20) for _ in range(2)]

@@ -5,7 +5,7 @@ import contextlib
 import http.server
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,7 +49,7 @@ class Provider:
 
 
 @contextlib.asynccontextmanager
-async def opened(provider: Provider, times_s: list[float] | None = None):  # type: ignore[no-untyped-def]
+async def opened(provider: Provider, times_s: list[float] | None = None) -> AsyncIterator[KeySet]:
     clock = times_s or [0.0]
     keys = KeySet(source(), lambda: 0.5, provider.read, lambda: clock[-1])
     await keys.start()

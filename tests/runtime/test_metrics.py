@@ -236,7 +236,7 @@ def test_every_metric_of_the_dashboard_is_documented() -> None:
     known = {name + suffix for name, kind in documented.items() for suffix in samples.get(kind, ())}
     variables = dashboard["templating"]["list"]
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    asked += [item["query"]["query"] for item in variables if item["type"] == "query"]
+    asked += [variable["query"]["query"] for variable in variables if variable["type"] == "query"]
     named = {name for text in asked for name in re.findall(r"(?:kafka|spindle)_\w+", text)}
     assert len(named) > 15
     assert named <= known

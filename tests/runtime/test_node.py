@@ -72,9 +72,9 @@ async def test_records_survive_a_clean_restart(tmp_path: Path) -> None:
     assert all((disk / ".kafka_cleanshutdown").exists() for disk in home.directories)
     async with running(home) as node, connected(node) as client:
         assert not any((disk / ".kafka_cleanshutdown").exists() for disk in home.directories)
-        result = await client.fetch("t", 4, 0)
-        assert [r.value for r in records_in(result.records)] == [b"a", b"b", b"c"]
-        assert result.high_watermark == 3
+        fetched = await client.fetch("t", 4, 0)
+        assert [r.value for r in records_in(fetched.records)] == [b"a", b"b", b"c"]
+        assert fetched.high_watermark == 3
         metadata = await client.ask(MetadataRequest(topics=None))
         assert metadata.topics[0].topic_id == topic_id
         assert partition_folders(home) == folders
@@ -96,8 +96,8 @@ async def test_a_node_that_was_not_stopped_recovers(tmp_path: Path) -> None:
     with log.open("ab") as file:
         file.write(b"\0\0\0\0torn")
     async with running(copy) as node, connected(node) as client:
-        result = await client.fetch("t", 0, 0)
-        assert [r.value for r in records_in(result.records)] == [b"0", b"1", b"2", b"3", b"4"]
+        fetched = await client.fetch("t", 0, 0)
+        assert [r.value for r in records_in(fetched.records)] == [b"0", b"1", b"2", b"3", b"4"]
         assert (await client.produce("t", 0, batch_of(b"5"))).base_offset == 5
 
 
@@ -128,8 +128,8 @@ async def test_topics_of_the_past_leave_the_disks_alone(tmp_path: Path) -> None:
         await client.produce("t", 0, batch_of(b"kept"))
     async with running(home) as node, connected(node) as client:
         assert not [name for name in partition_folders(home) if name.endswith("-stray")]
-        result = await client.fetch("t", 0, 0)
-        assert [r.value for r in records_in(result.records)] == [b"kept"]
+        fetched = await client.fetch("t", 0, 0)
+        assert [r.value for r in records_in(fetched.records)] == [b"kept"]
 
 
 async def test_a_foreign_partition_is_set_aside(tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ async def test_of_two_logs_of_a_partition_the_recorded_one_is_taken(tmp_path: Pa
     async with running(home) as node, connected(node) as client:
         assert (own / "t-0").exists()
         assert sum(name.endswith("-stray") for name in partition_folders(home)) == 2
-        result = await client.fetch("t", 0, 0)
-        assert [r.value for r in records_in(result.records)] == [b"kept"]
+        fetched = await client.fetch("t", 0, 0)
+        assert [r.value for r in records_in(fetched.records)] == [b"kept"]
 
 
 async def test_a_fetch_waits_for_data_and_is_answered_at_once(tmp_path: Path) -> None:
@@ -175,8 +175,8 @@ async def test_a_fetch_waits_for_data_and_is_answered_at_once(tmp_path: Path) ->
         await asyncio.sleep(0.05)
         assert not waiting.done()
         await producer.produce("t", 0, batch_of(b"x"))
-        result = await asyncio.wait_for(waiting, 5)
-        assert [r.value for r in records_in(result.records)] == [b"x"]
+        fetched = await asyncio.wait_for(waiting, 5)
+        assert [r.value for r in records_in(fetched.records)] == [b"x"]
         empty = await consumer.fetch("t", 0, 1, max_wait_ms=10)
         assert (empty.error_code, empty.high_watermark) == (0, 1)
         assert not empty.records
@@ -194,8 +194,8 @@ async def test_deleting_a_topic_answers_a_waiting_fetch(tmp_path: Path) -> None:
                 timeout_ms=5_000, topics=[DeleteTopicsRequest.DeleteTopicState(name="t")]
             )
         )
-        result = await asyncio.wait_for(waiting, 5)
-        assert result.error_code in (
+        fetched = await asyncio.wait_for(waiting, 5)
+        assert fetched.error_code in (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
         )
@@ -361,7 +361,9 @@ async def test_a_node_that_is_not_ready_in_time_ends(
     assert "not ready within server.max.startup.time.ms (0.001 s)" in caplog.text
 
 
-async def test_a_node_that_was_ready_in_time_keeps_running(tmp_path: Path) -> None:
+async def test_a_node_that_was_ready_in_time_keeps_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = Home(tmp_path, server_max_startup_time_ms="61234").format()
     loop = asyncio.get_running_loop()
     call_later = loop.call_later
@@ -371,7 +373,7 @@ async def test_a_node_that_was_ready_in_time_keeps_running(tmp_path: Path) -> No
         timers[delay] = partial(callback, *args)
         return call_later(delay, callback, *args, **more)
 
-    loop.call_later = noted  # type: ignore[method-assign, assignment]
+    monkeypatch.setattr(loop, "call_later", noted)
     async with running(home) as node:
         timers[61.234]()
         assert not node.is_stopping
@@ -439,9 +441,9 @@ async def test_a_compacted_topic_keeps_the_newest_of_a_key(tmp_path: Path) -> No
         records: list[Record] = []
         offset, end = 0, 1
         while offset < end:
-            result = await client.fetch("t", 0, offset)
-            records += [r for r in records_in(result.records) if r.offset >= offset]
-            offset, end = records[-1].offset + 1, result.high_watermark
+            fetched = await client.fetch("t", 0, offset)
+            records += [r for r in records_in(fetched.records) if r.offset >= offset]
+            offset, end = records[-1].offset + 1, fetched.high_watermark
         return [r.value for r in records]
 
     async with running(home) as node, connected(node) as client:
@@ -459,5 +461,5 @@ async def test_a_compacted_topic_keeps_the_newest_of_a_key(tmp_path: Path) -> No
         newer = [SimpleRecord(key=b"c", value=b"x", timestamp_ms=1_700_000_100_000)]
         assert (await client.produce("t", 0, build_batch(newer))).error_code == 0
         kept = [b"2", b"2", b"x"]
-        while (result := await values(client)) != kept:
-            assert result == [b"1", b"1", *kept]
+        while (fetched := await values(client)) != kept:
+            assert fetched == [b"1", b"1", *kept]

@@ -5,6 +5,7 @@ import errno
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from node_harness import Home
@@ -71,12 +72,12 @@ def test_a_file_waits_for_a_free_descriptor(
     left = 3
     os_open = os.open
 
-    def open_or_fail(*arguments: object) -> int:
+    def open_or_fail(*arguments: Any) -> int:
         nonlocal left
         left -= 1
         if left >= 0:
             raise OSError(errno.EMFILE, "Too many open files")
-        return os_open(*arguments)  # type: ignore[arg-type]
+        return os_open(*arguments)
 
     monkeypatch.setattr(time, "sleep", lambda _: None)
     monkeypatch.setattr(os, "open", open_or_fail)

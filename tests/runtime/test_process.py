@@ -5,11 +5,13 @@ import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from spindle.common.errors import ConfigError
+from spindle.config.node_config import NodeConfig
 from spindle.runtime import process
 from spindle.runtime.process import run
 
@@ -56,10 +58,7 @@ def exit_code(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
         monkeypatch.setattr(process, "Node", node_class)
         monkeypatch.setattr(gc, "freeze", lambda: None)
 
-        class Config:
-            node_id = 1
-
-        return asyncio.run(run(Config()))  # type: ignore[arg-type]
+        return asyncio.run(run(cast("NodeConfig", SimpleNamespace(node_id=1))))
 
     return code
 

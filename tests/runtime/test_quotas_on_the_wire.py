@@ -136,7 +136,8 @@ async def test_a_session_outlives_throttling(tmp_path: Path) -> None:
         await client.create_topic("a")
         for _ in range(3):
             await produce(client, "a", batch_of(b"x" * 3000))
-        sessions = node.broker.services.fetch_sessions  # type: ignore[union-attr]
+        assert node.broker is not None
+        sessions = node.broker.services.fetch_sessions
         request = fetch_request("a", 0, 0)
         request.session_epoch = 0
         opened = await client.ask(request, 12)

@@ -37,9 +37,11 @@ def damage(segment: Path) -> None:
 def commanded(command: str, bootstrap: str) -> Any:
     """Run a command of the audit; return its JSON document."""
     arguments = shlex.split(command)[1:]
-    result = CliRunner().invoke(spindle, [*arguments, "--bootstrap-server", bootstrap, "--json"])
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    invocation = CliRunner().invoke(
+        spindle, [*arguments, "--bootstrap-server", bootstrap, "--json"]
+    )
+    assert invocation.exit_code == 0, invocation.output
+    return json.loads(invocation.stdout)
 
 
 @pytest.mark.full

@@ -415,5 +415,7 @@ async def test_a_follower_whose_directory_dies_leaves_the_isr_and_its_other_repl
             await cluster.produce(2, name, b"a")
         await cluster.replicated("t1", [2, 3])
         assert cluster.segments(3, "t2") == b""
-        (task,) = cluster.node(3).broker.replica_fetchers  # type: ignore[union-attr]
+        broker = cluster.node(3).broker
+        assert broker is not None
+        (task,) = broker.replica_fetchers
         assert [followed.topic for followed in task.fetcher] == ["t1"]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from node_harness import Client
 from sasl_harness import PASSWORD, SCRAM, Served, sasl_listener
+from waiting import until
 
 from spindle.client.security.mechanisms import scram_exchange
 from spindle.client.security.settings import ScramLogin
@@ -444,8 +445,7 @@ async def test_strangers_with_unfinished_frames_are_closed_the_oldest_first(
         assert not any(reader.at_eof() for reader, _ in opened[3:])
         for _, writer in opened:
             writer.close()
-        while unauthenticated.held_bytes:  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await until(lambda: not unauthenticated.held_bytes, pause_s=0)
     lines = [r.getMessage() for r in caplog.records if "have not logged in" in r.getMessage()]
     assert len(lines) == 1
     assert "of 127.0.0.1 on listener LOGIN" in lines[0]
@@ -456,6 +456,5 @@ async def test_the_memory_of_a_large_frame_of_a_stranger_counts_as_it_grows() ->
 
     async with sasl_client(unauthenticated=unauthenticated) as (_, client):
         client.send_bytes(pack(">i", 99_000) + bytes(90_000))
-        while unauthenticated.held_bytes != 99_000:  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await until(lambda: unauthenticated.held_bytes == 99_000, pause_s=0)
     assert unauthenticated.held_bytes == 0

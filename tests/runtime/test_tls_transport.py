@@ -311,11 +311,13 @@ async def test_a_peer_that_this_side_refuses_is_told_nothing_and_gets_no_byte_th
     assert not pair.server.received
 
 
-async def test_a_client_without_tls_is_refused_with_its_first_bytes() -> None:
+async def test_a_client_without_tls_is_refused_with_its_first_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pair = Pair()
     pair.to_server.unsent.clear()
     pair.to_server.write(b"\x00\x00\x00\x20\x00\x12\x00\x03\x00\x00\x00\x01")
-    pair.client_tls.step = lambda: None  # type: ignore[method-assign]
+    monkeypatch.setattr(pair.client_tls, "step", lambda: None)
     await until(lambda: bool(pair.failures), pause_s=0)
     assert "WRONG_VERSION_NUMBER" in str(pair.failures[0])
     # Kept errors must not refer back to the connection: OpenSSL's memory would wait for the
@@ -367,7 +369,9 @@ async def test_a_connection_that_its_owner_refuses_begins_no_handshake() -> None
     assert len(handshakes) == 0
 
 
-async def test_damaged_bytes_never_reach_the_protocol_nor_the_loop() -> None:
+async def test_damaged_bytes_never_reach_the_protocol_nor_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """One bit of what a client sends is turned over, anywhere from its hello to its records."""
     rng = Random(7)
 
@@ -387,7 +391,7 @@ async def test_damaged_bytes_never_reach_the_protocol_nor_the_loop() -> None:
             seen += len(damaged)
             whole(damaged)
 
-        target.write = write  # type: ignore[method-assign]
+        monkeypatch.setattr(target, "write", write)
         pair.client.transport.write(b"hello")
         for _ in range(30):
             await asyncio.sleep(0)

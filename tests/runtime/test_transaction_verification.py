@@ -159,7 +159,10 @@ async def test_questions_during_a_request_are_sent_together() -> None:
             {A: ErrorCode.NONE},
             {B: ErrorCode.NONE},
         ]
-        assert [[item[0] for item in request] for request in c.sent()] == [["copy"], ["x", "y"]]
+        assert [[question[0] for question in request] for request in c.sent()] == [
+            ["copy"],
+            ["x", "y"],
+        ]
         assert c.sent()[1][0] == ("x", 0, True, [("a", [0]), ("b", [3])])
 
 

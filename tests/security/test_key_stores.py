@@ -41,7 +41,7 @@ def test_a_pkcs12_trust_store_is_read_also_under_the_name_of_the_default(
         ssl_truststore_location=str(tmp_path / "ca"),
         ssl_truststore_password=PASSWORD,
     )
-    assert [item["subject"] for item in made.get_ca_certs()] == [
+    assert [certificate["subject"] for certificate in made.get_ca_certs()] == [
         ((("commonName", "test authority"),),)
     ]
 

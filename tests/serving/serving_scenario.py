@@ -177,8 +177,8 @@ class ServingScenario(BrokerScenario):
         """Return the one partition of the answer."""
         (topic,) = self.answer(token).responses
         (partition,) = topic.partition_responses
-        result: Produced = partition
-        return result
+        produced: Produced = partition
+        return produced
 
     def produce(self, *values: str, **options: Any) -> Produced:
         """Produce with an answer at once."""
@@ -259,8 +259,8 @@ class ServingScenario(BrokerScenario):
         """Return the one partition of the answer."""
         (topic,) = self.answer(token).responses
         (partition,) = topic.partitions
-        result: Fetched = partition
-        return result
+        fetched: Fetched = partition
+        return fetched
 
     def fetch(self, *offsets: int | tuple[str, int], **options: Any) -> Fetched:
         """Fetch without waiting."""

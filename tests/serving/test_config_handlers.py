@@ -118,9 +118,9 @@ def describe(
         resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
     )
     request = DescribeConfigsRequest(resources=[asked], **options)
-    (result,) = asyncio.run(describe_configs(services, context(), request)).results
-    assert (result.resource_type, result.resource_name) == (kind, name)
-    return result
+    (describe,) = asyncio.run(describe_configs(services, context(), request)).results
+    assert (describe.resource_type, describe.resource_name) == (kind, name)
+    return describe
 
 
 async def test_a_resource_named_again_is_refused(services: BrokerServices) -> None:
@@ -132,17 +132,17 @@ async def test_a_resource_named_again_is_refused(services: BrokerServices) -> No
 
 
 def test_a_topic(services: BrokerServices) -> None:
-    result = describe(services, TOPIC, "t", "retention.ms", "max.message.bytes")
-    actual = {c.name: (c.value, c.config_source, c.read_only) for c in result.configs}
+    described = describe(services, TOPIC, "t", "retention.ms", "max.message.bytes")
+    actual = {c.name: (c.value, c.config_source, c.read_only) for c in described.configs}
     assert actual == {"retention.ms": ("77", 1, False), "max.message.bytes": ("3000", 2, False)}
-    assert result.configs[0].synonyms == []
-    assert result.configs[0].documentation is None
+    assert described.configs[0].synonyms == []
+    assert described.configs[0].documentation is None
 
 
 def test_synonyms_and_documentation(services: BrokerServices) -> None:
     options = {"include_synonyms": True, "include_documentation": True}
-    result = describe(services, TOPIC, "t", "max.message.bytes", **options)
-    (config,) = result.configs
+    described = describe(services, TOPIC, "t", "max.message.bytes", **options)
+    (config,) = described.configs
     assert config.documentation == "Largest record batch that is accepted, in bytes."
     assert config.config_type == 3
     assert [(s.name, s.value, s.source) for s in config.synonyms] == [
@@ -184,14 +184,14 @@ def test_groups_and_client_metrics(services: BrokerServices) -> None:
 def test_an_invalid_resource_cannot_be_described(
     services: BrokerServices, kind: int, name: str, code: ErrorCode, message: str
 ) -> None:
-    result = describe(services, kind, name)
-    assert (result.error_code, result.configs) == (code, [])
-    assert message in (result.error_message or "")
+    described = describe(services, kind, name)
+    assert (described.error_code, described.configs) == (code, [])
+    assert message in (described.error_message or "")
 
 
 def test_an_impossible_topic_name(services: BrokerServices) -> None:
-    result = describe(services, TOPIC, "a/b")
-    assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    described = describe(services, TOPIC, "a/b")
+    assert described.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def listed(services: BrokerServices, version: int, *kinds: int) -> list[tuple[int, str]]:
@@ -261,8 +261,8 @@ def test_the_broker_refuses_and_forwards_the_rest_in_order(services: BrokerServi
 
 
 def test_nothing_is_forwarded_when_all_is_refused(services: BrokerServices) -> None:
-    (result,) = incremental(services, change(BROKER, "1", "log.dirs", "/x"))
-    assert result[0] == ErrorCode.INVALID_REQUEST
+    (answer,) = incremental(services, change(BROKER, "1", "log.dirs", "/x"))
+    assert answer[0] == ErrorCode.INVALID_REQUEST
     assert forwarded(services) == []
 
 
@@ -275,8 +275,8 @@ def test_no_file_is_looked_at_for_one_who_may_not_change_brokers(services: Broke
     services.check_listeners = check_listeners
     key = "listener.name.tls.ssl.keystore.location"
     services.authorizer = rights = Rights()
-    (result,) = incremental(services, change(BROKER, "1", key, "/etc/hosts"))
-    assert result == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    (answer,) = incremental(services, change(BROKER, "1", key, "/etc/hosts"))
+    assert answer == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     assert looked_at == []
     rights.allowed = {(Operation.ALTER_CONFIGS, CLUSTER_NAME)}
     assert incremental(services, change(BROKER, "1", key, "/etc/hosts")) == [(0, None)]

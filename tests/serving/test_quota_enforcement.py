@@ -32,9 +32,9 @@ LEVELS = [
 @pytest.mark.parametrize("first", range(len(LEVELS)))
 def test_the_most_specific_level_wins(first: int) -> None:
     quotas = {LEVELS[level][0]: {"k": float(level)} for level in range(first, len(LEVELS))}
-    result = QuotaLimits(quotas, "k").of("u", "c")
-    assert result is not None
-    assert result == (LEVELS[first][1], float(first))
+    limit = QuotaLimits(quotas, "k").of("u", "c")
+    assert limit is not None
+    assert limit == (LEVELS[first][1], float(first))
 
 
 def test_nothing_limits_a_stranger() -> None:

@@ -1,6 +1,7 @@
 """Transactional Produce: verification, its errors at each version, and the order of records."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -377,7 +378,7 @@ def test_thousands_of_turns_end_one_after_another() -> None:
             turns.leave("copy")
 
     for number in range(5_000):
-        turns.take("copy", lambda number=number: turn(number))  # type: ignore[misc]
+        turns.take("copy", partial(turn, number))
     assert ended == [0]
     turns.leave("copy")
     assert ended == list(range(5_000))

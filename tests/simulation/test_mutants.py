@@ -164,6 +164,6 @@ def test_a_hunt_for_all_mutants_begins_with_the_recorded_seeds(
 
     monkeypatch.setattr(command, "run_all", run_all)
     monkeypatch.setattr(command, "MUTANTS", [name])
-    result = CliRunner().invoke(command.main, ["--mutants", "--seeds", "2"])
-    assert result.exit_code == 0, result.output
+    invocation = CliRunner().invoke(command.main, ["--mutants", "--seeds", "2"])
+    assert invocation.exit_code == 0, invocation.output
     assert hunted == [([(recorded.seed, name)], recorded.draw)]

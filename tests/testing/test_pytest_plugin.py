@@ -1,5 +1,6 @@
 """The pytest plugin, in test runs of its own."""
 
+import re
 import subprocess
 import sys
 
@@ -30,8 +31,11 @@ def run(pytester: pytest.Pytester, *words: str) -> pytest.RunResult:
     return pytester.runpytest_subprocess("-p", "no:cacheprovider", *words)
 
 
-def test_a_topic_for_each_test(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the output of a test run with one cluster, in which two tests of four fail."""
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "test_run.py").write_text(
         ROUND_TRIP
         + """
 import pytest
@@ -50,9 +54,28 @@ def test_two(kafka_server, kafka_topic, word):
     topics = AdminClient({"bootstrap.servers": kafka_server.bootstrap_servers}).list_topics().topics
     assert len(topics[kafka_topic].partitions) == 3
     assert names[0] not in topics
+
+def test_failing(kafka_server):
+    assert False
+
+def test_without_kafka():
+    assert False
 """
     )
-    run(pytester).assert_outcomes(passed=2)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rpf"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+
+
+def test_a_topic_for_each_test(printed: str) -> None:
+    passed = [line.split()[1] for line in printed.splitlines() if line.startswith("PASSED ")]
+    assert passed == ["test_run.py::test_one", "test_run.py::test_two[a/b"], printed
+
+
+def test_a_failing_test_shows_the_log(printed: str) -> None:
+    failed = [line.split()[1] for line in printed.splitlines() if line.startswith("FAILED ")]
+    assert failed == ["test_run.py::test_failing", "test_run.py::test_without_kafka"], printed
+    assert printed.count("log of node 1") == 1
+    assert re.search(r"log of node 1 \(.*server\.log\).*Kafka Server started", printed, re.DOTALL)
 
 
 @pytest.mark.full
@@ -110,26 +133,10 @@ def test_noproc(kafka_noproc, kafka_server, kafka_topic):
     result.stdout.fnmatch_lines(["*kafka_noproc needs --kafka-bootstrap*"])
 
 
-def test_a_failing_test_shows_the_log(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-def test_failing(kafka_server):
-    assert False
-
-def test_without_kafka():
-    assert False
-"""
-    )
-    result = run(pytester)
-    result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(["*log of node 1 (*server.log)*", "*Kafka Server started*"])
-    assert result.stdout.str().count("log of node 1") == 1
-
-
 def test_a_wrong_number_is_named(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(kafka_server): pass")
     pytester.makeini("[pytest]\nkafka_brokers = none\n")
-    result = run(pytester)
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:asyncio")
     assert "kafka_brokers is 'none', want a number from 1" in result.stdout.str()
 
 

@@ -1,6 +1,7 @@
 """The project's own Python files, parsed; generated message classes are left out."""
 
 import ast
+import gc
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -43,14 +44,34 @@ def documents() -> list[Path]:
 
 
 @cache
+def _trees() -> dict[Path, tuple[ast.AST, ...]]:
+    """Return the nodes of each file, its module first."""
+    # The nodes stay. Without this the collector looks through all of them again and again.
+    gc.collect()
+    gc.disable()
+    try:
+        trees = {path: tuple(ast.walk(ast.parse(text))) for path, text in sources().items()}
+        gc.freeze()
+    finally:
+        gc.enable()
+    return trees
+
+
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Return every node of the syntax tree of a file, by its path in the project."""
+    return _trees()[path]
+
+
 def parsed(path: Path) -> ast.Module:
-    """Return the syntax tree of a file of the project."""
-    return ast.parse((PROJECT / path).read_text())
+    """Return the syntax tree of a file, by its path in the project."""
+    module = nodes(path)[0]
+    assert isinstance(module, ast.Module)
+    return module
 
 
 def functions(path: Path) -> Iterator[Function]:
     """Yield every function of a file, nested ones, too."""
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, Function):
             yield node
 

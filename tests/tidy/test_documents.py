@@ -43,7 +43,7 @@ def modules() -> dict[str, Path]:
 
 @cache
 def class_names() -> set[str]:
-    return {item.name for path in sources(*PACKAGE_FOLDERS) for item in public_classes(path)}
+    return {class_.name for path in sources(*PACKAGE_FOLDERS) for class_ in public_classes(path)}
 
 
 def is_in_tree(dotted: str) -> bool:

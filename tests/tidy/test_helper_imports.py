@@ -6,13 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from source_tree import nodes, sources
+
 TESTS = Path(__file__).parents[1]
 TOP = TESTS.parent
 
 
 def imported(path: Path) -> Iterator[str]:
     """Yield the modules that a file imports; a relative one begins with a dot."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path.relative_to(TOP)):
         if isinstance(node, ast.ImportFrom):
             yield "." * node.level + (node.module or "")
         elif isinstance(node, ast.Import):
@@ -21,7 +23,9 @@ def imported(path: Path) -> Iterator[str]:
 
 def test_helpers_are_imported_by_the_name_of_their_module() -> None:
     settings = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))
-    searched = {TOP / item for item in settings["tool"]["pytest"]["ini_options"]["pythonpath"]}
+    searched = {
+        TOP / folder_name for folder_name in settings["tool"]["pytest"]["ini_options"]["pythonpath"]
+    }
     files = sorted(TESTS.rglob("*.py"))
     places = {path.stem: path.parent for path in files if path.name != "conftest.py"}
     complaints = []
@@ -33,7 +37,7 @@ def test_helpers_are_imported_by_the_name_of_their_module() -> None:
             elif folder is not None and folder not in {path.parent, *searched}:
                 missing = folder.relative_to(TOP)
                 complaints.append(f"{path.relative_to(TOP)}: {module}: {missing} to pythonpath")
-        if "sys.path.insert" in path.read_text(encoding="utf-8") and path.parent.name != "tidy":
+        if "sys.path.insert" in sources()[path.relative_to(TOP)] and path.parent.name != "tidy":
             complaints.append(
                 f"{path.relative_to(TOP)}: pythonpath in pyproject.toml finds helpers"
             )

@@ -11,7 +11,7 @@ from source_tree import (
     Function,
     functions,
     module_name,
-    parsed,
+    nodes,
     public_classes,
     sources,
 )
@@ -46,7 +46,7 @@ def test_a_public_class_name_has_one_meaning() -> None:
 def imported_modules(path: Path) -> set[str]:
     """Return the dotted names that a file imports; `from a import b` gives `a` and `a.b`."""
     imported_modules: set[str] = set()
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             imported_modules.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -79,7 +79,7 @@ def bases_by_class() -> dict[str, set[str]]:
     return {
         node.name: {ast.unparse(base).partition("[")[0] for base in node.bases}
         for path in sources(*PACKAGE_FOLDERS)
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef)
     }
 
@@ -96,7 +96,7 @@ def foreign_methods(path: Path) -> set[str]:
     """Return the methods of a file's classes that a library may call."""
     return {
         method.name
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef) and is_called_by_a_library(node.name)
         for method in node.body
         if isinstance(method, Function)

@@ -40,20 +40,20 @@ def test_the_shares_together_are_all_long_tests_each_once(suite: pytest.Pytester
 
 
 def test_a_share_leaves_no_short_test_out(suite: pytest.Pytester) -> None:
-    result = names(suite.runpytest("--collect-only", "-q", "--share", "1/3"))
-    assert {f"test_{number}.py::test_short" for number in range(8)} <= result
+    selected = names(suite.runpytest("--collect-only", "-q", "--share", "1/3"))
+    assert {f"test_{number}.py::test_short" for number in range(8)} <= selected
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "a"])
 def test_an_impossible_share_is_refused(suite: pytest.Pytester, text: str) -> None:
-    result = suite.runpytest(f"--share={text}")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*--share {text}: K/N with K from 1 to N is needed*"])
+    done = suite.runpytest(f"--share={text}")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines([f"*--share {text}: K/N with K from 1 to N is needed*"])
 
 
 def test_failures_are_named_when_they_happen(suite: pytest.Pytester) -> None:
     suite.makepyfile(test_a="def test_wrong(): assert False\n")
-    result = suite.runpytest("-q")
-    lines = result.outlines
+    done = suite.runpytest("-q")
+    lines = done.outlines
     named = lines.index("FAILED test_a.py::test_wrong (call)")
     assert named < next(n for n, line in enumerate(lines) if "= FAILURES =" in line)

@@ -4,6 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+from source_tree import PROJECT, nodes
+
 TESTS = Path(__file__).parents[1]
 OWN_WAIT = re.compile(r"assert time\.monotonic\(\) <")
 NAMED_TUPLE_API = {"_make", "_replace", "_asdict", "_fields"}
@@ -13,7 +15,7 @@ def private_accesses(path: Path) -> list[str]:
     """Return the private attributes that a module reads from objects other than self and cls."""
     return [
         f"{path.name}:{node.lineno}: {ast.unparse(node)}"
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path.relative_to(PROJECT))
         if isinstance(node, ast.Attribute)
         and node.attr.startswith("_")
         and not node.attr.startswith("__")

@@ -20,9 +20,9 @@ def run_again(folder: Path, failed: list[str]) -> subprocess.CompletedProcess[st
 
 def test_a_failed_test_that_passes_alone_is_named_as_unstable(tmp_path: Path) -> None:
     (tmp_path / "test_a.py").write_text("def test_fine(): pass\n")
-    result = run_again(tmp_path, ["test_a.py::test_fine"])
-    assert result.returncode == 0
-    assert "unstable, to be mended:\n  test_a.py::test_fine" in result.stdout
+    done = run_again(tmp_path, ["test_a.py::test_fine"])
+    assert done.returncode == 0
+    assert "unstable, to be mended:\n  test_a.py::test_fine" in done.stdout
 
 
 def test_a_test_that_fails_again_fails_the_run(tmp_path: Path) -> None:
@@ -34,9 +34,9 @@ def test_the_whole_module_of_a_failed_test_is_run_again(tmp_path: Path) -> None:
     (tmp_path / "test_a.py").write_text(
         "seen = []\ndef test_first(): seen.append(1)\ndef test_second(): assert seen == [1]\n"
     )
-    result = run_again(tmp_path, ["test_a.py::test_second"])
-    assert result.returncode == 0
-    assert "2 passed" in result.stdout
+    done = run_again(tmp_path, ["test_a.py::test_second"])
+    assert done.returncode == 0
+    assert "2 passed" in done.stdout
 
 
 @pytest.mark.parametrize("failed", [[], [f"test_{n}.py::test_fine" for n in range(4)]])

@@ -2,10 +2,11 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
-from source_tree import CODE_FOLDERS, PACKAGE_FOLDERS, functions, parsed, sources
+from source_tree import CODE_FOLDERS, PACKAGE_FOLDERS, functions, nodes, sources
 
 MODULES = frozenset(
     [
@@ -175,10 +176,11 @@ SUPERLATIVE = re.compile(
 RIDDLE = re.compile(r"^test_(?:what|whatever|who|whoever|whose|which_of)_")
 
 
+@cache
 def stored_names(path: Path) -> set[str]:
     """Return the names that a file defines or assigns, in any scope."""
     names = set()
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -192,15 +194,15 @@ def local_names(path: Path) -> set[str]:
     """Return the variables that a file assigns; the fields of its classes are left out."""
     fields = {
         id(target)
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef)
-        for item in node.body
-        if isinstance(item, ast.AnnAssign | ast.Assign)
-        for target in ast.walk(item)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign | ast.Assign)
+        for target in ast.walk(statement)
     }
     return {
         node.id
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in fields
     }
 

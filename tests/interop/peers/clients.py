@@ -111,10 +111,16 @@ def watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
 def take(consumer: Consumer, count: int, limit_s: float = LIMIT_S) -> list[Message]:
     """Return the next `count` messages of an assigned or subscribed consumer."""
     messages: list[Message] = []
-    deadline = time.monotonic() + limit_s
-    while len(messages) < count and time.monotonic() < deadline:
+
+    def have_come() -> bool:
         for message in consumer.consume(count - len(messages), 0.5):
             assert message.error() is None, message.error()
             messages.append(message)
-    assert len(messages) == count, f"{len(messages)} of {count} messages came"
+        return len(messages) >= count
+
+    if count:
+        described = f"{count} messages"
+        wait_until(
+            have_come, lambda: f"{described}: {len(messages)} came", limit_s=limit_s, pause_s=0
+        )
     return messages

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
+from waiting import wait_until
 
 from peers.clients import wait_for_brokers
 from peers.node import KafkaNode, Node, SpindleNode
@@ -170,18 +170,20 @@ class Cluster:
 
     def _wait(self, is_right: Callable[..., bool], topics: Sequence[str], what: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        deadline = time.monotonic() + LIMIT_S
         seen: object = None
-        while time.monotonic() < deadline:
+
+        def are_right() -> bool:
+            nonlocal seen
             try:
                 futures = admin.describe_topics(TopicCollection(list(topics)), request_timeout=5)
-                result = {name: future.result() for name, future in futures.items()}
+                described = [future.result() for future in futures.values()]
             except KafkaException as error:
                 seen = error
-                continue
-            partitions = [p for topic in result.values() for p in topic.partitions]
-            if all(map(is_right, partitions)):
-                return
+                return False
+            partitions = [p for topic in described for p in topic.partitions]
             seen = [(p.id, p.leader and p.leader.id, [n.id for n in p.isr]) for p in partitions]
-            time.sleep(0.1)
-        raise AssertionError(f"{', '.join(topics)} not {what} within {LIMIT_S:.0f} s: {seen}")
+            return all(map(is_right, partitions))
+
+        wait_until(
+            are_right, lambda: f"{', '.join(topics)} {what}: {seen}", limit_s=LIMIT_S, pause_s=0.1
+        )

@@ -168,14 +168,14 @@ class DrainedCluster:
         kind = ConfigResource.Type
         wanted = [ConfigResource(kind.TOPIC, TOPIC)]
         wanted += [ConfigResource(kind.BROKER, str(seat)) for seat in self.cluster.seats]
-        result = {}
+        traces = {}
         for resource in wanted:
             (future,) = self.admin.describe_configs([resource]).values()
             for name, entry in future.result(LIMIT_S).items():
                 is_dynamic = entry.source in (TOPIC_SOURCE, BROKER_SOURCE)
                 if is_dynamic and entry.value and any(word in name for word in SET_BY_DRAINS):
-                    result[f"{resource.name} {name}"] = entry.value
-        return result
+                    traces[f"{resource.name} {name}"] = entry.value
+        return traces
 
     def until(self, is_so: Callable[[], bool], what: str) -> None:
         wait_until(is_so, what, limit_s=LIMIT_S)
@@ -191,7 +191,7 @@ class DrainedCluster:
         command = [str(SPINDLE), "audit", *paths, "--json"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         load = json.loads(done.stdout)["findings"]
-        errors = [item for item in load if item["severity"] == "error"]
+        errors = [finding for finding in load if finding["severity"] == "error"]
         assert not errors, errors
 
     @contextmanager

@@ -23,10 +23,10 @@ def check_files(log_dirs: Iterable[Path], java_tools: JavaTools) -> dict[str, in
             options = _dump_options(path)
             if options is None or path.stat().st_size == 0:
                 continue
-            result = java_tools.run("dump-log", "--files", str(path), *options).check()
+            done = java_tools.run("dump-log", "--files", str(path), *options).check()
             problems = [
                 line
-                for line in (result.stdout + result.stderr).splitlines()
+                for line in (done.stdout + done.stderr).splitlines()
                 if re.search(
                     r"isvalid: false|Mismatches in|Found timestamp mismatch|Exception"
                     r"|invalid bytes|not in order|not found|^\s+\d+ is followed by",

@@ -58,8 +58,8 @@ def directories(tools: JavaTools, controller: Node) -> Directories:
 def directory_id(node: Node, number: int) -> str:
     """Return the id in the `meta.properties` of a log directory, counted from 0."""
     lines = (node.log_dirs[number] / "meta.properties").read_text().splitlines()
-    (result,) = [line.partition("=")[2] for line in lines if line.startswith("directory.id=")]
-    return result
+    (directory_id,) = [line.partition("=")[2] for line in lines if line.startswith("directory.id=")]
+    return directory_id
 
 
 def _records(tools: JavaTools, controller: Node) -> Iterator[tuple[str, dict[str, Any]]]:

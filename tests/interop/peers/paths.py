@@ -100,8 +100,8 @@ def java() -> str:
 
 def java_major(executable: str) -> int:
     """Return the major version that `executable -version` reports, 0 if it reports none."""
-    result = subprocess.run([executable, "-version"], capture_output=True, text=True, check=False)
-    _, quote, rest = result.stderr.partition('version "')
+    done = subprocess.run([executable, "-version"], capture_output=True, text=True, check=False)
+    _, quote, rest = done.stderr.partition('version "')
     if not quote:
         return 0
     digits = rest.split(".")[0].split('"')[0]
@@ -111,8 +111,8 @@ def java_major(executable: str) -> int:
 @cache
 def java_can_compile() -> bool:
     """Return True if the Java found is a development kit, which has a compiler."""
-    result = subprocess.run([java(), "--list-modules"], capture_output=True, text=True, check=False)
-    return "jdk.compiler@" in result.stdout
+    done = subprocess.run([java(), "--list-modules"], capture_output=True, text=True, check=False)
+    return "jdk.compiler@" in done.stdout
 
 
 @contextmanager
@@ -128,9 +128,9 @@ def made_by_one(name: str) -> Iterator[None]:
 def _fetched(target: str, folder: Path) -> Path:
     fetcher = ROOT / "tools" / "kafka" / "fetch.py"
     with made_by_one(target):
-        result = subprocess.run(
+        done = subprocess.run(
             [sys.executable, str(fetcher), target], capture_output=True, text=True, check=False
         )
-    if result.returncode != 0:
-        raise PeerUnavailable(result.stderr.strip() or result.stdout.strip())
+    if done.returncode != 0:
+        raise PeerUnavailable(done.stderr.strip() or done.stdout.strip())
     return folder

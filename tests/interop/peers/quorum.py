@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from struct import pack, unpack
 from typing import Any
 
-from peers.node import KafkaNode, Node, NodeFailed, SpindleNode, random_uuid
+from waiting import wait_for
+
+from peers.node import KafkaNode, Node, SpindleNode, random_uuid
 from spindle.protocol.api import APIS, response_class, response_header_version
 from spindle.protocol.codec import decode, encode
 from spindle.protocol.framing import request_prefix
@@ -174,35 +175,38 @@ class ControllerQuorum:
 
     def leader(self, *, other_than: int = -1, limit_s: float = CHANGE_LIMIT_S) -> QuorumView:
         """Wait for a leader whose epoch is established, and return its view."""
-        deadline = time.monotonic() + limit_s
-        while time.monotonic() < deadline:
-            views = [describe(node) for node in self.nodes.values() if node.alive]
-            quorum_views = [
-                view for view in views if view is not None and view.leader_id != other_than
-            ]
-            if quorum_views:
-                return max(quorum_views, key=lambda view: view.epoch)
-            time.sleep(0.005)
-        raise NodeFailed(f"no leader within {limit_s} s:\n{self.outputs()}")
+
+        def views() -> list[QuorumView]:
+            described = [describe(node) for node in self.nodes.values() if node.alive]
+            return [v for v in described if v is not None and v.leader_id != other_than]
+
+        led = wait_for(
+            views, what=lambda: f"a leader:\n{self.outputs()}", limit_s=limit_s, pause_s=0.005
+        )
+        return max(led, key=lambda view: view.epoch)
 
     def settled(self, limit_s: float = CHANGE_LIMIT_S) -> QuorumView:
         """Wait until all running controllers have the records that their leader has committed.
 
         Then all controllers are registered and know each other.
         """
-        deadline = time.monotonic() + limit_s
         running = [node_id for node_id, node in self.nodes.items() if node.alive]
-        while time.monotonic() < deadline:
-            view = self.leader()
+
+        def have_caught_up(view: QuorumView) -> bool:
             ends = {**view.observers, **view.voters}
-            if all(
+            return all(
                 ends.get(node_id, -1) >= view.high_watermark
                 and view.leader_id in known_controllers(self.nodes[node_id]) >= set(running)
                 for node_id in running
-            ):
-                return view
-            time.sleep(0.02)
-        raise NodeFailed(f"not all have caught up within {limit_s} s:\n{self.outputs()}")
+            )
+
+        return wait_for(
+            self.leader,
+            have_caught_up,
+            lambda: f"all have caught up:\n{self.outputs()}",
+            limit_s=limit_s,
+            pause_s=0.02,
+        )
 
     def outputs(self) -> str:
         return "\n".join(

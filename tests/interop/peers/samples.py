@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from peers.compare import FIRST_TIMESTAMP_MS
 
@@ -32,7 +33,7 @@ class Sample:
 
 def samples(count: int = 50) -> list[Sample]:
     """Return `count` different records: null, empty and long fields, headers, unordered times."""
-    result = []
+    samples = []
     for number in range(count):
         key = None if number % 5 == 0 else b"" if number % 7 == 0 else b"key-%d" % number
         value = (
@@ -45,8 +46,8 @@ def samples(count: int = 50) -> list[Sample]:
             headers = [("null", None), ("ünïcode", "wért".encode())]
         # Times go up and down within a batch, as the times of real events do.
         timestamp_ms = FIRST_TIMESTAMP_MS + number * 1000 - (number % 4) * 5000
-        result.append(Sample(key, value, headers, timestamp_ms))
-    return result
+        samples.append(Sample(key, value, headers, timestamp_ms))
+    return samples
 
 
 def samples_with_content() -> list[Sample]:
@@ -54,11 +55,9 @@ def samples_with_content() -> list[Sample]:
     return [one for one in samples() if one.key is not None or one.value is not None]
 
 
-def seen(
-    key: bytes | None, value: bytes | None, headers: object, timestamp_ms: int
-) -> list[object]:
+def seen(key: bytes | None, value: bytes | None, headers: Any, timestamp_ms: int) -> list[object]:
     """Return a consumed record in the form of Sample.seen()."""
-    pairs = [[name, _text(data)] for name, data in list(headers or [])]  # type: ignore[call-overload]
+    pairs = [[name, _text(data)] for name, data in list(headers or [])]
     return [_text(key), _text(value), pairs, timestamp_ms]
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
+from waiting import wait_for
+
 from peers.clients import wait_for_brokers
 from peers.compare import Answer, difference, plain_text
 from peers.java_tools import JavaTools, ToolResult
-from peers.node import Node, NodeFailed, random_uuid
+from peers.node import Node, random_uuid
 
 SETTLE_LIMIT_S = 60.0
 _NUMBERS = (1, 2, 3)
@@ -104,10 +105,13 @@ class Trio:
     def until(self, is_so: Callable[[list[str]], bool], tool: str, *words: str) -> None:
         """Run the tool again until its lines are right: other nodes learn of a change a moment
         later."""
-        deadline = time.monotonic() + SETTLE_LIMIT_S
-        while not is_so(lines := self.run(tool, *words).lines):
-            if time.monotonic() > deadline:
-                raise NodeFailed(f"{tool} {' '.join(words)} still says:\n" + "\n".join(lines))
+        wait_for(
+            lambda: self.run(tool, *words).lines,
+            is_so,
+            f"{tool} {' '.join(words)} prints other lines",
+            limit_s=SETTLE_LIMIT_S,
+            pause_s=0,
+        )
 
     def answer(self, tool: str, *words: str) -> Answer:
         """Return exit code and lines of a tool, with names for what differs between clusters."""
