@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from spindle.cli.disks.broker_poll import Survey
+from spindle.cli.disks.broker_poll import WAIT_MS, Survey
 from spindle.cli.status.cluster_status import Problem, Status, take_status
 from spindle.cli.status.notification import Notifier, Targets, changes_of
 from spindle.cli.tools.failures import FAILURES, failure
@@ -24,11 +24,12 @@ def watch_status(
     """Check the cluster at intervals and print changes; return the exit code of the last check."""
     before: Mapping[str, Problem] = {}
     code, checks = 0, 0
-    with Survey(client) as survey, Notifier(targets) as notifier:
+    prompt = WireClient(client.settings.within(WAIT_MS))
+    with prompt, Survey(prompt) as survey, Notifier(targets) as notifier:
         while True:
             due_s = time.monotonic() + interval_s
             try:
-                status = take_status(client, survey)
+                status = take_status(prompt, survey)
                 now = _with_unconfirmed(status, before)
                 cluster_id = status.cluster.cluster_id
             except FAILURES as error:

@@ -92,6 +92,8 @@ class WireClient:
         self._brokers: Mapping[int, BrokerAddress] = {}
         self._active: BrokerAddress | None = None
         self._connections: dict[HostPort, BlockingConnection] = {}
+        self._unreachable: dict[HostPort, None] = {}
+        """Addresses at which the last attempt to connect failed."""
 
     def __enter__(self) -> Self:
         return self
@@ -370,9 +372,17 @@ class WireClient:
     def _connect(self, address: HostPort) -> BlockingConnection:
         connection = self._connections.get(address)
         if connection is None or not connection.is_open:
+            self._unreachable[address] = None
             connection = BlockingConnection.open(address, self.settings, self._security)
             self._connections[address] = connection
+            del self._unreachable[address]
         return connection
+
+    def _hurdle(self, address: HostPort) -> int:
+        connection = self._connections.get(address)
+        if connection is not None and connection.is_open:
+            return 0
+        return 2 if connection is not None or address in self._unreachable else 1
 
     def _any_connection(self) -> BlockingConnection:
         """Return a connection to a broker; with bootstrap controllers, to the active controller."""
@@ -397,10 +407,14 @@ class WireClient:
         return active
 
     def _reachable(self) -> BlockingConnection:
-        """Return a connection to the first node that answers; try the known nodes first."""
+        """Return a connection to the first node that answers; try the known nodes first.
+
+        A node that hangs costs the whole time limit, so it is tried again only after the others.
+        """
         known = [HostPort(b.host, b.port) for b in self._brokers.values()]
+        addresses = dict.fromkeys((*known, *self.settings.bootstrap_servers))
         failures = []
-        for address in dict.fromkeys((*known, *self.settings.bootstrap_servers)):
+        for address in sorted(addresses, key=self._hurdle):
             try:
                 return self._connect(address)
             except (ConnectionLost, RequestTimedOut) as error:
