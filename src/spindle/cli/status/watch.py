@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -14,6 +14,8 @@ from spindle.cli.tools.failures import FAILURES, failure
 from spindle.client.blocking.client import WireClient
 from spindle.common.printable import printable
 
+_MAX_LINES: Final = 10
+"""The most lines about changes of one kind in one check."""
 NEEDS_ATTENTION: Final = 3
 """The exit code if something needs attention; 1 is that of a command that could not look."""
 
@@ -66,6 +68,23 @@ def _print_changes(document: Mapping[str, Any] | None, *, as_json: bool) -> None
     if document is None:
         click.echo(f"{clock}  nothing needs attention")
         return
-    for sign, kind in (("+", "raised"), ("-", "cleared")):
-        for problem in document[kind]:
-            click.echo(printable(f"{clock}  {sign} {problem['text']}"))
+    for sign, change in (("+", "raised"), ("-", "cleared")):
+        for line in change_lines(document[change]):
+            click.echo(printable(f"{clock}  {sign} {line}"))
+
+
+def change_lines(problems: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return a line for each problem; many of one kind are counted after the first ones.
+
+    A broker that dies makes thousands of partitions under-replicated.
+    """
+    by_kind: dict[str, list[str]] = {}
+    for problem in problems:
+        by_kind.setdefault(problem["kind"], []).append(problem["text"])
+    lines = []
+    for kind, texts in by_kind.items():
+        shown = texts if len(texts) <= _MAX_LINES else texts[: _MAX_LINES - 1]
+        lines += shown
+        if len(texts) > len(shown):
+            lines.append(f"{len(texts) - len(shown)} more {kind}")
+    return lines
