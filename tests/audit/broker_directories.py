@@ -43,6 +43,7 @@ class BrokerDirectory:
 
     def load(self) -> None:
         self.store.load(lambda topic: CONFIG, self.now_ms)
+        self.store.settle_missing(())  # as after the first metadata
 
     def create(self, partition: TopicPartition) -> Log:
         topic_id = bytes([len(partition.topic)] * 16)

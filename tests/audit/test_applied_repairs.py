@@ -51,6 +51,7 @@ def started_and_stopped(root: Path) -> None:
     (root / ".kafka_cleanshutdown").unlink(missing_ok=True)
     store = DirectoryStore(OsFileSystem(), str(root))
     store.load(lambda topic: CONFIG, NOW_MS * 2)
+    store.settle_missing(())
     for log in store.all_logs():
         log.update_high_watermark(log.log_end_offset)
     store.close(2)

@@ -1,6 +1,7 @@
 """Audits that a timer starts: what waits longest is read first, and the next run goes on there."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,25 @@ def test_files_that_were_not_read_for_long_are_named(root: Path, tmp_path: Path)
         assert late[0].files == (f"{0:020d}.log",)
         assert late[0].days == 31
         assert opened.overdue(places, 32) == []
+
+
+def test_a_replica_on_another_disk_at_the_same_path_was_not_read(
+    root: Path, tmp_path: Path
+) -> None:
+    history, replica = tmp_path / "history", root / f"{PLAIN.topic}-2"
+    corrupt_byte(replica / f"{0:020d}.log", -1)
+    scrubbed(root, history, Clock(1))
+    replica.rename(tmp_path / "former")
+    shutil.copytree(tmp_path / "former", replica)
+    assert scrubbed(root, history, Clock(2), until_ms=0) == [replica.name]
+    replaced = tmp_path / "d2"
+    root.rename(replaced)
+    shutil.copytree(replaced, root)
+    properties = (root / "meta.properties").read_text()
+    (root / "meta.properties").write_text(properties.replace("directory.id=", "directory.id=A", 1))
+    with scrub_history(history, Path.exists, Clock(3), None) as opened:
+        places = run_audit([root], recheck_ms=0).directories[0].replicas
+        assert opened.earlier_findings(places, 3) == []
 
 
 def test_a_replica_of_a_disk_that_is_not_mounted_keeps_its_history(

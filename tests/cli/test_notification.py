@@ -188,6 +188,15 @@ def test_a_failed_check_or_an_unresponsive_broker_clears_no_problem(
     assert "offline 1:/d" in [problem["key"] for problem in documents[0]["raised"]]
 
 
+@pytest.mark.parametrize(("count", "last"), [(10, "p9 lags"), (11, "2 more lagging replicas")])
+def test_many_changes_of_one_kind_are_counted(count: int, last: str) -> None:
+    full = {"kind": "full disks", "text": "a disk is full"}
+    lagging = [{"kind": "lagging replicas", "text": f"p{number} lags"} for number in range(count)]
+    lines = watch_module.change_lines([*lagging, full])
+    assert len(lines) == 11
+    assert lines[-2:] == [last, "a disk is full"]
+
+
 def test_options_of_notifications_need_the_watch(
     bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

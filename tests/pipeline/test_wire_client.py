@@ -97,6 +97,19 @@ def test_a_peer_that_says_nothing(broker: WireBroker) -> None:
             BlockingConnection.open(address, ClientSettings((address,), request_timeout_ms=50))
 
 
+def test_a_broker_that_hangs_is_asked_once_and_then_after_the_others(broker: WireBroker) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.setblocking(False)
+        servers = f"127.0.0.1:{silent.getsockname()[1]},{broker.address}"
+        hurried = replace(client_settings({"bootstrap.servers": servers}), request_timeout_ms=50)
+        with WireClient(hurried) as client:
+            for _ in range(3):
+                client.ask(MetadataRequest(topics=[]), MetadataResponse)
+            silent.accept()
+            with pytest.raises(BlockingIOError):
+                silent.accept()
+
+
 def test_a_peer_that_hangs_up_is_named(broker: WireBroker) -> None:
     connection = BlockingConnection.open(HostPort("127.0.0.1", broker.port), settings(broker))
     broker.interrupt(MetadataRequest, lambda _: None)

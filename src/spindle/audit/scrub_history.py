@@ -4,6 +4,9 @@ A run first reads the replicas that were read longest ago, and starts no new one
 limit, so that the next run continues there. The file has one line of JSON for each reading,
 appended when it has ended; a run begins by rewriting the file with the last line of each replica. A
 kill leaves at most the last line incomplete, which is dropped.
+
+A replica is known by its path, the id of its log directory and its inode: a log that was copied to
+another disk, moved there or rebuilt was not read yet, although it has the name of one that was.
 """
 
 import fcntl
@@ -22,8 +25,11 @@ from spindle.audit.progress_file import locked_file
 from spindle.audit.replica import AuditedReplica
 from spindle.audit.replica_place import ReplicaPlace
 from spindle.audit.spark_checkpoint_format import finding_rows, findings_of
+from spindle.common.errors import ConfigError
+from spindle.common.uuids import uuid_text
+from spindle.log.formats.meta_properties import META_PROPERTIES, parse_meta_properties
 
-_HEAD: Final = b'{"spindle scrub": 1}\n'
+_HEAD: Final = b'{"spindle scrub": 2}\n'
 _NEW_SUFFIX: Final = ".new"
 _DAY_MS: Final = 24 * 3600 * 1000
 
@@ -34,12 +40,14 @@ class ScrubbedReplica:
 
     Attributes:
         path: its directory.
+        identity: of its directory, see `identity_of`.
         seen_ms: when a run saw it for the first time, in ms since 1970.
         read_ms: when the last complete reading of it began; None if there was none.
         findings: of the last complete reading.
     """
 
     path: Path
+    identity: str
     seen_ms: int
     read_ms: int | None = None
     findings: tuple[AuditFinding, ...] = ()
@@ -94,8 +102,8 @@ class ScrubHistory:
         """
         now_ms = self._clock_ms()
         for place in places:
-            if place.path not in self._known:
-                self._note(ScrubbedReplica(place.path, now_ms))
+            if self._entry(place) is None:
+                self._note(ScrubbedReplica(place.path, identity_of(place.path), now_ms))
         lanes: dict[Path, list[ReplicaPlace]] = {}
         for place in sorted(places, key=self._order):
             lanes.setdefault(place.path.parent, []).append(place)
@@ -110,6 +118,10 @@ class ScrubHistory:
                 return
             self.unread_count -= len(group)
             yield group
+
+    def _entry(self, place: ReplicaPlace) -> ScrubbedReplica | None:
+        known = self._known.get(place.path)
+        return known if known is not None and known.identity == identity_of(place.path) else None
 
     def _order(self, place: ReplicaPlace) -> tuple[bool, int, str]:
         known = self._known[place.path]
@@ -133,7 +145,7 @@ class ScrubHistory:
         """Return the findings of existing replicas that this run did not read."""
         earlier_findings: list[AuditFinding] = []
         for place in places:
-            known = self._known.get(place.path)
+            known = self._entry(place)
             if known is not None and known.read_ms is not None and known.read_ms < begun_ms:
                 earlier_findings += known.findings
         return earlier_findings
@@ -148,7 +160,7 @@ class ScrubHistory:
         now_ms = self._clock_ms()
         late = []
         for place in places:
-            known = self._known.get(place.path)
+            known = self._entry(place)
             if known is None or now_ms - known.checked_ms < days * _DAY_MS:
                 continue
             try:
@@ -158,6 +170,20 @@ class ScrubHistory:
             waited = (now_ms - known.checked_ms) // _DAY_MS
             late.append(OverdueReplica(place.path, waited, known.read_ms is not None, tuple(files)))
         return sorted(late, key=lambda each: (-each.days, each.path))
+
+
+def identity_of(replica: Path) -> str:
+    """Return the id of the log directory and the inode of a replica's directory.
+
+    What cannot be read is empty: the replica then counts as one that was not read.
+    """
+    try:
+        inode = str(replica.stat().st_ino)
+        content = (replica.parent / META_PROPERTIES).read_bytes()
+        directory_id = parse_meta_properties(content, "").directory_id
+    except (OSError, ConfigError, ValueError):
+        return ""
+    return f"{'' if directory_id is None else uuid_text(directory_id)}/{inode}"
 
 
 @contextmanager
@@ -198,6 +224,7 @@ def _entries(descriptor: int, path: Path) -> Iterator[ScrubbedReplica]:
                 entry = json.loads(line if line.endswith(b"\n") else b"")
                 yield ScrubbedReplica(
                     Path(entry["path"]),
+                    str(entry["identity"]),
                     int(entry["seenMs"]),
                     None if entry["readMs"] is None else int(entry["readMs"]),
                     findings_of(entry["findings"]),
@@ -209,6 +236,7 @@ def _entries(descriptor: int, path: Path) -> Iterator[ScrubbedReplica]:
 def _line(replica: ScrubbedReplica) -> bytes:
     entry: Mapping[str, Any] = {
         "path": str(replica.path),
+        "identity": replica.identity,
         "seenMs": replica.seen_ms,
         "readMs": replica.read_ms,
         "findings": finding_rows(replica.findings),

@@ -55,14 +55,7 @@ class Survey:
     def __init__(
         self, client: WireClient, broker_id: int | None = None, wait_ms: int = WAIT_MS
     ) -> None:
-        settings = client.settings
-        wait_ms = min(wait_ms, settings.request_timeout_ms)
-        self._settings = replace(
-            settings,
-            request_timeout_ms=wait_ms,
-            api_timeout_ms=wait_ms,
-            connect_timeout_ms=min(wait_ms, settings.connect_timeout_ms),
-        )
+        self._settings = client.settings.within(wait_ms)
         self._broker_id = broker_id
         self._client = WireClient(self._settings)
         self._clients: dict[HostPort, WireClient] = {}
@@ -88,14 +81,17 @@ class Survey:
         """The brokers of the last poll, also those that were not queried."""
         return [node.node_id for node in self._nodes]
 
-    def take(self) -> list[BrokerReport]:
+    def take(self, nodes: Sequence[ClusterNode] | None = None) -> list[BrokerReport]:
         """Return a report of each broker, in order of their ids.
+
+        Args:
+            nodes: the brokers, if they are known; None to ask for them.
 
         Raises:
             ApiError, ClientError, ProtocolViolation: no broker has ever returned the list of
                 brokers.
         """
-        self._nodes = self._find_nodes()
+        self._nodes = self._find_nodes() if nodes is None else nodes
         wanted = [n for n in self._nodes if self._broker_id in (None, n.node_id)]
         return list(self._threads.map(self._report, wanted))
 

@@ -6,7 +6,7 @@ import click
 from click.core import ParameterSource
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.disks.broker_poll import Survey
+from spindle.cli.disks.broker_poll import WAIT_MS, Survey
 from spindle.cli.examples import examples
 from spindle.cli.repetition import COUNT, interval_option
 from spindle.cli.status.cluster_status import take_status, with_left_throttles
@@ -61,8 +61,8 @@ def status(
             raise click.UsageError(
                 "--interval, --count, --notify-command and --notify-url need --watch"
             )
-        with Survey(client) as survey:
-            cluster_status = with_left_throttles(client, take_status(client, survey))
+        with WireClient(client.settings.within(WAIT_MS)) as prompt, Survey(prompt) as survey:
+            cluster_status = with_left_throttles(prompt, take_status(prompt, survey))
         click.echo(
             json.dumps(status_document(cluster_status))
             if as_json

@@ -2,18 +2,20 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
 
-from spindle.cli.disks.broker_poll import Survey
+from spindle.cli.disks.broker_poll import WAIT_MS, Survey
 from spindle.cli.status.cluster_status import Problem, Status, take_status
 from spindle.cli.status.notification import Notifier, Targets, changes_of
 from spindle.cli.tools.failures import FAILURES, failure
 from spindle.client.blocking.client import WireClient
 from spindle.common.text import printable
 
+_MAX_LINES: Final = 10
+"""The most lines about changes of one kind in one check."""
 NEEDS_ATTENTION: Final = 3
 """The exit code if something needs attention; 1 means that the check failed."""
 
@@ -24,11 +26,12 @@ def watch_status(
     """Check the cluster at intervals and print changes; return the exit code of the last check."""
     before: Mapping[str, Problem] = {}
     code, checks = 0, 0
-    with Survey(client) as survey, Notifier(targets) as notifier:
+    prompt = WireClient(client.settings.within(WAIT_MS))
+    with prompt, Survey(prompt) as survey, Notifier(targets) as notifier:
         while True:
             due_s = time.monotonic() + interval_s
             try:
-                status = take_status(client, survey)
+                status = take_status(prompt, survey)
                 now = _with_unconfirmed(status, before)
                 cluster_id = status.cluster.cluster_id
             except FAILURES as error:
@@ -65,6 +68,23 @@ def _print_changes(document: Mapping[str, Any] | None, *, as_json: bool) -> None
     if document is None:
         click.echo(f"{clock}  nothing needs attention")
         return
-    for sign, kind in (("+", "raised"), ("-", "cleared")):
-        for problem in document[kind]:
-            click.echo(printable(f"{clock}  {sign} {problem['text']}"))
+    for sign, change in (("+", "raised"), ("-", "cleared")):
+        for line in change_lines(document[change]):
+            click.echo(printable(f"{clock}  {sign} {line}"))
+
+
+def change_lines(problems: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return a line for each problem; many of one kind are counted after the first ones.
+
+    A broker that dies makes thousands of partitions under-replicated.
+    """
+    by_kind: dict[str, list[str]] = {}
+    for problem in problems:
+        by_kind.setdefault(problem["kind"], []).append(problem["text"])
+    lines = []
+    for kind, texts in by_kind.items():
+        shown = texts if len(texts) <= _MAX_LINES else texts[: _MAX_LINES - 1]
+        lines += shown
+        if len(texts) > len(shown):
+            lines.append(f"{len(texts) - len(shown)} more {kind}")
+    return lines

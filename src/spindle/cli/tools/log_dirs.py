@@ -29,6 +29,8 @@ from spindle.common.java_text import in_map_order, partition_hash, string_hash
 
 SOME_ARE_SILENT: Final = 1
 """The exit code if a broker did not answer, as that of `spindle disks list`."""
+_WAIT_MS: Final = 10_000
+"""The longest time in which a broker has to answer; Kafka's script waits longer."""
 _FORMAT_VERSION: Final = 1
 
 DECLARATION: Final = Declaration(
@@ -49,7 +51,7 @@ def _run(options: Options) -> int:
     options.require("bootstrap-server", "describe")
     topics = [name for name in options.text("topic-list").split(",") if name]
     wanted = _broker_ids(options.text("broker-list"))
-    with connect_as(options, client_id="log-dirs-tool") as client:
+    with _client(options) as client:
         brokers = client.metadata(()).brokers
         known = sorted(brokers)
         unknown = [broker for broker in wanted if broker not in known]
@@ -79,6 +81,11 @@ def _run(options: Options) -> int:
     for broker, reason in sorted(silent.items()):
         click.echo(f"the log directories of broker {broker} are unknown: {reason}", err=True)
     return SOME_ARE_SILENT if silent else 0
+
+
+def _client(options: Options) -> WireClient:
+    client = connect_as(options, client_id="log-dirs-tool")
+    return client if options.is_script else WireClient(client.settings.within(_WAIT_MS))
 
 
 def _ask(

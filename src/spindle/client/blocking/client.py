@@ -103,6 +103,8 @@ class WireClient:
         self._cluster_id = cluster_id
         self._has_reached_cluster = False
         self._connections: dict[tuple[HostPort, ExpectedBroker | None], BlockingConnection] = {}
+        self._unreachable: dict[HostPort, None] = {}
+        """Addresses at which the last attempt to connect failed."""
 
     def __enter__(self) -> Self:
         return self
@@ -392,8 +394,10 @@ class WireClient:
     def _connect(self, address: HostPort, expected: ExpectedBroker | None) -> BlockingConnection:
         connection = self._connections.get((address, expected))
         if connection is None or not connection.is_open:
+            self._unreachable[address] = None
             connection = self._open(address, expected)
             self._connections[address, expected] = connection
+            del self._unreachable[address]
         return connection
 
     def _open(self, address: HostPort, expected: ExpectedBroker | None) -> BlockingConnection:
@@ -420,6 +424,12 @@ class WireClient:
                 self._cluster_id = self._given_cluster_id
             raise
 
+    def _hurdle(self, address: HostPort, expected: ExpectedBroker | None) -> int:
+        connection = self._connections.get((address, expected))
+        if connection is not None and connection.is_open:
+            return 0
+        return 2 if connection is not None or address in self._unreachable else 1
+
     def _any_connection(self) -> BlockingConnection:
         """Return a connection to a broker; with bootstrap controllers, to the active controller."""
         if not self.settings.asks_controllers:
@@ -445,7 +455,10 @@ class WireClient:
         return active
 
     def _reachable(self) -> BlockingConnection:
-        """Return a connection to the first node that answers; try the known nodes first."""
+        """Return a connection to the first node that answers; try the known nodes first.
+
+        A node that hangs costs the whole time limit, so it is tried again only after the others.
+        """
         known = [
             (HostPort(broker.host, broker.port), self._expected(broker))
             for broker in self._brokers.values()
@@ -454,7 +467,8 @@ class WireClient:
         if known and not self.settings.rebootstraps:
             bootstrap = []
         failures = []
-        for address, expected in dict.fromkeys((*known, *bootstrap)):
+        nodes = dict.fromkeys((*known, *bootstrap))
+        for address, expected in sorted(nodes, key=lambda node: self._hurdle(*node)):
             try:
                 return self._connect(address, expected)
             except (ConnectionLost, RequestTimedOut) as error:

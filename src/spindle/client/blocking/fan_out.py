@@ -49,16 +49,11 @@ def client_of_broker(
     client: WireClient, node: ClusterNode | BrokerAddress, wait_ms: int
 ) -> WireClient:
     """Return a client for one broker, with the properties of another client."""
-    settings = client.settings
-    wait_ms = min(wait_ms, settings.request_timeout_ms)
     return WireClient(
         replace(
-            settings,
+            client.settings.within(wait_ms),
             bootstrap_servers=(HostPort(node.host, node.port),),
             asks_controllers=False,
-            request_timeout_ms=wait_ms,
-            api_timeout_ms=wait_ms,
-            connect_timeout_ms=min(wait_ms, settings.connect_timeout_ms),
         ),
         cluster_id=client.cluster_id,
     )

@@ -6,7 +6,7 @@ chooses its offsets itself and reads raw batches.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from spindle.client.security.settings import SecuritySettings, security_settings
@@ -66,6 +66,16 @@ class ClientSettings:
     fetch_max_bytes: int = _FETCH_MAX_BYTES
     receive_buffer_bytes: int = -1
     security: SecuritySettings = field(default_factory=SecuritySettings)
+
+    def within(self, wait_ms: int) -> "ClientSettings":
+        """Return these settings with at most this time for a connection and for a response."""
+        wait_ms = min(wait_ms, self.request_timeout_ms)
+        return replace(
+            self,
+            request_timeout_ms=wait_ms,
+            api_timeout_ms=wait_ms,
+            connect_timeout_ms=min(wait_ms, self.connect_timeout_ms),
+        )
 
 
 def client_settings(properties: Mapping[str, str]) -> ClientSettings:

@@ -6,6 +6,7 @@ directories (KIP-858). A change continues even if its client disconnects.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -443,6 +444,10 @@ class DirectoryChanges:
         replicas = parts.replicas
         async with parts.lock if failed is None else parts.lock_directory(failed):
             affected = self._affected.recorded_in(directory.directory_id)
+            if opened.was_formatted:
+                with contextlib.suppress(LogDirectoryFailed):
+                    # It is new, so it lacks no log, although it has no checkpoints.
+                    await directory.executor.submit(directory.store.settle_missing, ())
             if failed is None:
                 replicas.directories.append(directory)
             else:
