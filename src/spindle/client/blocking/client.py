@@ -6,7 +6,7 @@ It is not thread-safe: every task, and the driver's planning, uses its own.
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Self, TypeVar
 
@@ -58,6 +58,8 @@ from spindle.protocol.messages.produce import ProduceResponse
 from spindle.protocol.sentinels import ACKS_ALL
 
 T = TypeVar("T")
+_Node = tuple[HostPort, ExpectedBroker | None]
+"""An address, and the broker that has to be there; None at a bootstrap server."""
 R = TypeVar("R", bound=Message)
 _MS: Final = 1000
 _CONTROLLERS: Final = 2
@@ -102,7 +104,7 @@ class WireClient:
         self._given_cluster_id = cluster_id
         self._cluster_id = cluster_id
         self._has_reached_cluster = False
-        self._connections: dict[tuple[HostPort, ExpectedBroker | None], BlockingConnection] = {}
+        self._connections: dict[_Node, BlockingConnection] = {}
         self._unreachable: dict[HostPort, None] = {}
         """Addresses at which the last attempt to connect failed."""
 
@@ -424,11 +426,16 @@ class WireClient:
                 self._cluster_id = self._given_cluster_id
             raise
 
-    def _hurdle(self, address: HostPort, expected: ExpectedBroker | None) -> int:
-        connection = self._connections.get((address, expected))
-        if connection is not None and connection.is_open:
-            return 0
-        return 2 if connection is not None or address in self._unreachable else 1
+    def _easiest(self, nodes: Iterable[_Node]) -> list[_Node]:
+        """Return the nodes in the order of connections that are open, untried and broken."""
+
+        def hurdle(node: _Node) -> int:
+            connection = self._connections.get(node)
+            if connection is not None and connection.is_open:
+                return 0
+            return 2 if connection is not None or node[0] in self._unreachable else 1
+
+        return sorted(nodes, key=hurdle)
 
     def _any_connection(self) -> BlockingConnection:
         """Return a connection to a broker; with bootstrap controllers, to the active controller."""
@@ -459,16 +466,15 @@ class WireClient:
 
         A node that hangs costs the whole time limit, so it is tried again only after the others.
         """
-        known = [
+        known: list[_Node] = [
             (HostPort(broker.host, broker.port), self._expected(broker))
             for broker in self._brokers.values()
         ]
-        bootstrap = [(address, None) for address in self.settings.bootstrap_servers]
+        bootstrap: list[_Node] = [(address, None) for address in self.settings.bootstrap_servers]
         if known and not self.settings.rebootstraps:
             bootstrap = []
         failures = []
-        nodes = dict.fromkeys((*known, *bootstrap))
-        for address, expected in sorted(nodes, key=lambda node: self._hurdle(*node)):
+        for address, expected in dict.fromkeys((*self._easiest(known), *self._easiest(bootstrap))):
             try:
                 return self._connect(address, expected)
             except (ConnectionLost, RequestTimedOut) as error:
