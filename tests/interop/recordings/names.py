@@ -14,6 +14,9 @@ _STACK_FRAME = re.compile(r"^\s+at [\w.$/<>]+\(|^\s+\.\.\. \d+ more")
 _FORMATTING = re.compile(r"^Formatting ")
 _NOT_COMPARED = re.compile(r"^Bootstrap metadata: |^ERROR |^\tSuppressed: |^ \(org\.apache\.kafka")
 """Java objects that Kafka's tools print, and the lines of their log, which repeat the error."""
+_ASSIGNMENT = '{"version":1,"partitions":'
+"""The present assignment, with directories that brokers may have chosen by chance."""
+_PLACE = re.compile(r"(?<=<n\d)d\d(?=>)")
 _ERROR_START = re.compile(r"^(?:Error: |Error while executing .*?(?: : |$)|Caused by: )")
 _CLASS = re.compile(
     r"(?:\b(?:java|joptsimple|org\.apache\.kafka)\.[\w.$]+(?:Exception|Error)(?:: |$))+"
@@ -93,6 +96,8 @@ class Names:
             if _STACK_FRAME.match(line) or _NOT_COMPARED.match(line):
                 continue
             plain = _ERROR_START.sub("", self.plain(_ordered_json(line)).rstrip())
+            if line.startswith(_ASSIGNMENT):
+                plain = _PLACE.sub("d?", plain)
             # A cause follows in the line of Spindle's tools, and in its own line in Kafka's.
             parts = _CLASS.split(plain) if not line.startswith("{") else [plain]
             lines += [part.removesuffix(": ") for part in parts if part.strip()]

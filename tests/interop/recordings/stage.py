@@ -292,15 +292,24 @@ class Stage:
         path.write_text(self.real(json.dumps(content)))
         return str(path)
 
-    def files(self, *numbers: int) -> None:
-        """Write down the files of the log directories of nodes."""
+    def files(self, *numbers: int, has_topics: bool = True) -> None:
+        """Write down the files of the log directories of nodes.
+
+        Args:
+            has_topics: False to leave out the logs of topics, which were placed by chance.
+        """
         self.names.learn_directories()
         for number in numbers or self.nodes:
             node = self.nodes[number]
             for path in node.log_dirs:
+                logs = () if has_topics else path.glob("*-[0-9]")
+                left_out = {one for one in logs if one.name != FOLDER}
                 is_stopped = not node.alive and number not in self._killed
                 self.lines += tree_lines(
-                    path, self.names, is_stopped=is_stopped, left_out=self._deleted_before
+                    path,
+                    self.names,
+                    is_stopped=is_stopped,
+                    left_out=self._deleted_before | left_out,
                 )
 
     # Topics and records
