@@ -255,7 +255,7 @@ def _remove(options: Options) -> None:
         with connect_either(options) as client:
             remove_voter(client, node_id, directory_id)
     click.echo(
-        f"{'DRY RUN of removing ' if is_dry else 'Removed '} KRaft controller "
+        f"{'DRY RUN of removing' if is_dry else 'Removed'} KRaft controller "
         f"{node_id} with directory id {uuid_text(directory_id)}"
     )
 
