@@ -37,7 +37,6 @@ _LOGIN_SETTINGS: Final = ("client/security/token_settings.py", "runtime/peers/co
 """They read, at the start, the keys by which a node logs in to other nodes."""
 _ACCESSORS: Final = frozenset(
     (
-        "boolean",
         "decimal",
         "flag",
         "get",

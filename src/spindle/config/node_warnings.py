@@ -1,6 +1,6 @@
 """Warnings about a node's configuration: one sentence each, for the log at its start."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from spindle.config.authorizer import AUTHORIZER_KEYS, SUPER_USERS
@@ -31,7 +31,7 @@ def node_warnings(config: NodeValues) -> Iterator[str]:
         if name in DYNAMIC_ONLY:
             yield f"{name} has no effect in a property file: it is a dynamic configuration"
         elif not is_known(name):
-            yield unknown_key_warning(name, BROKER_KEYS)
+            yield unknown_key_warning(name)
     yield from _without_effect(config)
     for name, text in config.static.items():
         key = BROKER_KEYS.get(name)
@@ -118,11 +118,11 @@ def is_known(name: str) -> bool:
     )
 
 
-def unknown_key_warning(name: str, known: Iterable[str]) -> str:
+def unknown_key_warning(name: str) -> str:
     """Return the sentence for a key that does not exist, with the nearest key that does."""
     # Imported here because only a file with a mistake needs it.
     from difflib import get_close_matches
 
-    nearest = get_close_matches(name, known, n=1, cutoff=0.75)
+    nearest = get_close_matches(name, BROKER_KEYS, n=1, cutoff=0.75)
     hint = f" (did you mean {nearest[0]}?)" if nearest else ""
     return f"configuration key {name} is unknown and has no effect{hint}"

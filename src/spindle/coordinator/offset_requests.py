@@ -4,8 +4,8 @@ The handler has checked that topics and partitions exist and has translated betw
 Here a topic has a name, and an id if one is known.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicIdPartition, TopicPartition
@@ -23,6 +23,10 @@ from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
 from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from spindle.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
 from spindle.protocol.sentinels import NO_OFFSET, NO_TIMESTAMP
 
 NO_RETENTION_MS: Final = -1
@@ -34,40 +38,74 @@ FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
 FetchedTopic = FetchedGroup.OffsetFetchResponseTopics
 FetchedPartition = FetchedTopic.OffsetFetchResponsePartitions
 CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
-CommittedPartition = CommittedTopic.OffsetCommitResponsePartition
+TransactionalTopic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+CommitTopicT = TypeVar("CommitTopicT", CommittedTopic, TransactionalTopic)
+RequestedTopic: TypeAlias = (
+    OffsetCommitRequest.OffsetCommitRequestTopic
+    | TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+)
+"""OffsetCommit and TxnOffsetCommit have the same fields for topics and partitions."""
+_PARTITION_TYPES: Final = {
+    CommittedTopic: CommittedTopic.OffsetCommitResponsePartition,
+    TransactionalTopic: TransactionalTopic.TxnOffsetCommitResponsePartition,
+}
 DeletedTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 DeletedPartition = DeletedTopic.OffsetDeleteResponsePartition
 
 
-def commit_error(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
-    """Return the answer that gives every partition of a commit the same error."""
-    return OffsetCommitResponse(
-        topics=[
-            CommittedTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    CommittedPartition(partition_index=partition.partition_index, error_code=code)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+def commit_topic(
+    topic_type: type[CommitTopicT], topic: RequestedTopic, results: Iterable[tuple[int, ErrorCode]]
+) -> CommitTopicT:
+    """Return a topic of the response to a commit.
+
+    Args:
+        results: number and error code of each of its partitions.
+    """
+    partition_type: Any = _PARTITION_TYPES[topic_type]
+    partitions = [partition_type(partition_index=index, error_code=code) for index, code in results]
+    return topic_type(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
-def add_offset(
-    out: GroupResult,
+def refused_topics(
+    topic_type: type[CommitTopicT], topics: Iterable[RequestedTopic], code: ErrorCode
+) -> list[CommitTopicT]:
+    """Return the response to a commit that gives every partition the same error."""
+    return [
+        commit_topic(topic_type, topic, [(p.partition_index, code) for p in topic.partitions])
+        for topic in topics
+    ]
+
+
+def add_offsets(
+    topic_type: type[CommitTopicT],
     group_id: str,
-    partition: TopicPartition,
-    committed: CommittedOffset,
+    topics: Iterable[RequestedTopic],
+    out: GroupResult,
+    *,
     metadata_max_bytes: int,
-) -> ErrorCode:
-    """Add the record of an offset unless its metadata is too long; return the partition's code."""
-    if committed.metadata and utf16_length(committed.metadata) > metadata_max_bytes:
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    out.records.append(OffsetRecord(group_id, partition, committed))
-    return ErrorCode.NONE
+    expire_ms: int = NO_TIMESTAMP,
+) -> list[CommitTopicT]:
+    """Add one record per partition; a partition whose metadata is too long gets an error."""
+    committed = []
+    for topic in topics:
+        results = []
+        for partition in topic.partitions:
+            metadata, index = partition.committed_metadata or "", partition.partition_index
+            if metadata and utf16_length(metadata) > metadata_max_bytes:
+                results.append((index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+                continue
+            offset = CommittedOffset(
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                metadata,
+                out.now_ms,
+                expire_ms,
+                topic.topic_id,
+            )
+            out.records.append(OffsetRecord(group_id, TopicPartition(topic.name, index), offset))
+            results.append((index, ErrorCode.NONE))
+        committed.append(commit_topic(topic_type, topic, results))
+    return committed
 
 
 class OffsetRequests:
@@ -90,34 +128,20 @@ class OffsetRequests:
         """
         self._check_commit(request)
         message, out = request.message, request.out
-        now_ms = out.now_ms
         expire_ms = NO_TIMESTAMP
         if message.retention_time_ms != NO_RETENTION_MS:
             # The client chooses the retention time, so the sum may exceed what a record can hold.
-            expire_ms = min(now_ms + message.retention_time_ms, _LAST_TIMESTAMP_MS)
-        limit = self._config.offset_metadata_max_bytes
-        group_id = message.group_id
-        topics = []
-        for topic in message.topics:
-            partitions = []
-            for partition in topic.partitions:
-                committed = CommittedOffset(
-                    partition.committed_offset,
-                    partition.committed_leader_epoch,
-                    partition.committed_metadata or "",
-                    now_ms,
-                    expire_ms,
-                    topic.topic_id,
-                )
-                name = TopicPartition(topic.name, partition.partition_index)
-                code = add_offset(out, group_id, name, committed, limit)
-                partitions.append(
-                    CommittedPartition(partition_index=partition.partition_index, error_code=code)
-                )
-            topics.append(
-                CommittedTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+            expire_ms = min(out.now_ms + message.retention_time_ms, _LAST_TIMESTAMP_MS)
+        return OffsetCommitResponse(
+            topics=add_offsets(
+                CommittedTopic,
+                message.group_id,
+                message.topics,
+                out,
+                metadata_max_bytes=self._config.offset_metadata_max_bytes,
+                expire_ms=expire_ms,
             )
-        return OffsetCommitResponse(topics=topics)
+        )
 
     def _check_commit(self, request: GroupRequest[OffsetCommitRequest]) -> None:
         message, api_version = request.message, request.client.api_version

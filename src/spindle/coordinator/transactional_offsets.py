@@ -7,42 +7,17 @@ ids, errors of consumer groups).
 from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.common.ids import TopicIdPartition, TopicPartition
+from spindle.common.ids import TopicIdPartition
 from spindle.coordinator.coordinator_result import Client, GroupResult, InTransaction
 from spindle.coordinator.group_table import GroupTable
-from spindle.coordinator.offset_requests import add_offset, group_not_found
-from spindle.coordinator.records import CommittedOffset
+from spindle.coordinator.offset_requests import TransactionalTopic, add_offsets, group_not_found
 from spindle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
 
-TransactionalTopic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
-TransactionalPartition = TransactionalTopic.TxnOffsetCommitResponsePartition
-
 _GROUP_ERRORS_FROM_VERSION: Final = 6
 """From this version on, producers know GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (KIP-1319)."""
-
-
-def transactional_error(
-    request: TxnOffsetCommitRequest, code: ErrorCode
-) -> TxnOffsetCommitResponse:
-    """Return the answer that gives every partition of a transactional commit the same error."""
-    return TxnOffsetCommitResponse(
-        topics=[
-            TransactionalTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    TransactionalPartition(
-                        partition_index=partition.partition_index, error_code=code
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
 
 
 def commit_transactional_offsets(
@@ -68,27 +43,15 @@ def commit_transactional_offsets(
         ],
     )
     out.transaction = InTransaction(request.producer_id, request.producer_epoch)
-    limit = groups.config.offset_metadata_max_bytes
-    topics = []
-    for topic in request.topics:
-        partitions = []
-        for partition in topic.partitions:
-            committed = CommittedOffset(
-                partition.committed_offset,
-                partition.committed_leader_epoch,
-                partition.committed_metadata or "",
-                out.now_ms,
-                topic_id=topic.topic_id,
-            )
-            name = TopicPartition(topic.name, partition.partition_index)
-            code = add_offset(out, request.group_id, name, committed, limit)
-            partitions.append(
-                TransactionalPartition(partition_index=partition.partition_index, error_code=code)
-            )
-        topics.append(
-            TransactionalTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+    return TxnOffsetCommitResponse(
+        topics=add_offsets(
+            TransactionalTopic,
+            request.group_id,
+            request.topics,
+            out,
+            metadata_max_bytes=groups.config.offset_metadata_max_bytes,
         )
-    return TxnOffsetCommitResponse(topics=topics)
+    )
 
 
 def _check(

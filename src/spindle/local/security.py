@@ -26,6 +26,7 @@ USERS: Final = ("admin", "app")
 _FOLDER: Final = "security"
 _MECHANISM: Final = "SCRAM-SHA-512"
 _NODE_NAME: Final = "spindle-node"
+_AUTHORITY_NAME: Final = "spindle up"
 _VALIDITY: Final = timedelta(days=3650)
 
 
@@ -170,8 +171,8 @@ def new_certificates() -> dict[str, str]:
     pem = serialization.Encoding.PEM
     authority_key = ec.generate_private_key(ec.SECP256R1())
     node_key = ec.generate_private_key(ec.SECP256R1())
-    authority = _signed("spindle up", authority_key, "spindle up", authority_key)
-    node = _signed(_NODE_NAME, node_key, "spindle up", authority_key)
+    authority = _signed(_AUTHORITY_NAME, authority_key, authority_key)
+    node = _signed(_NODE_NAME, node_key, authority_key)
     key_text = node_key.private_bytes(
         pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -185,25 +186,24 @@ def new_certificates() -> dict[str, str]:
 def _signed(
     name: str,
     key: "ec.EllipticCurvePrivateKey",
-    authority: str,
     authority_key: "ec.EllipticCurvePrivateKey",
 ) -> "x509.Certificate":
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
 
-    now = datetime.now(UTC)
+    now, is_authority = datetime.now(UTC), name == _AUTHORITY_NAME
     hosts = [x509.IPAddress(ipaddress.ip_address(HOST)), x509.DNSName("localhost")]
     builder = (
         x509.CertificateBuilder()
         .subject_name(_named(name))
-        .issuer_name(_named(authority))
+        .issuer_name(_named(_AUTHORITY_NAME))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + _VALIDITY)
-        .add_extension(x509.BasicConstraints(ca=name == authority, path_length=None), critical=True)
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
     )
-    if name != authority:
+    if not is_authority:
         builder = builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
     return builder.sign(authority_key, hashes.SHA256())
 

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 from spindle.common.errors import ConfigError
-from spindle.config.broker_keys import BROKER_KEYS
 from spindle.config.broker_keys.spindle import METRICS_LISTENER
 from spindle.config.node_warnings import is_known, unknown_key_warning
 from spindle.local.cluster_spec import ClusterSpec
@@ -320,7 +319,7 @@ def _refuse_unknown(properties: dict[str, str]) -> None:
     """Raise ConfigError if a key does not exist: the cluster would not be the one that is meant."""
     for name in properties:
         if not is_known(name):
-            raise ConfigError(unknown_key_warning(name, BROKER_KEYS))
+            raise ConfigError(unknown_key_warning(name))
 
 
 def main() -> None:

@@ -393,7 +393,7 @@ def _write_length(src: _Source, depth: int, flexible: bool, wide: bool, extra: i
     """Emit code that writes the length in `k` (-1 for null)."""
     if flexible:
         large = "large" if wide else "large_string"
-        src.add(depth, f"out += UV[k + {extra}] if k < 16000 else {large}(k + {extra})")
+        src.add(depth, f"out += UV[k + 1] if k < 16000 else {large}(k + 1)")
     else:
         pack = src.bind("p", Struct(">i" if wide else ">h").pack)
         src.add(depth, f"out += {pack}(k)")

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from spindle.cli.html.markup import Markup, element, joined, markup
 
+_MAX_ROWS: Final = 40
+"""A longer table shows this many rows; a click shows the others."""
 _POLICY: Final = "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'"
 
 
@@ -97,9 +99,9 @@ def quiet(text: str) -> Markup:
     return element("p", text, class_="quiet") if text else Markup("")
 
 
-def paragraphs(texts: Iterable[str], kind: str = "") -> Markup:
+def paragraphs(texts: Iterable[str]) -> Markup:
     """Return a paragraph for each text."""
-    return joined(*(element("p", text, class_=kind) for text in texts))
+    return joined(*(element("p", text) for text in texts))
 
 
 def folded(summary: str, *parts: str, is_open: bool = False) -> Markup:
@@ -134,14 +136,14 @@ def table(
 
 
 def cut_table(
-    caption: str, head: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], most: int = 40
+    caption: str, head: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]
 ) -> Markup:
     """Return a table whose rows beyond the first ones are folded."""
-    first = table(caption, head, rows[:most])
-    if len(rows) <= most:
+    first = table(caption, head, rows[:_MAX_ROWS])
+    if len(rows) <= _MAX_ROWS:
         return first
-    others = table(f"{caption}, continued", head, rows[most:])
-    return joined(first, folded(f"the other {len(rows) - most:,}", others))
+    others = table(f"{caption}, continued", head, rows[_MAX_ROWS:])
+    return joined(first, folded(f"the other {len(rows) - _MAX_ROWS:,}", others))
 
 
 def _row(head: Sequence[tuple[str, str]], cells: Sequence[str]) -> Markup:

@@ -28,6 +28,8 @@ _ASSIGNOR: Final = "range"
 _FORMAT_VERSION: Final = 0
 _VERSION_PREFIX: Final = _FORMAT_VERSION.to_bytes(2, "big")
 _VERSION_BYTES: Final = 2
+_SESSION_TIMEOUT_MS: Final = 45_000
+_REBALANCE_TIMEOUT_MS: Final = 300_000
 _REJOIN: Final = (
     ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.ILLEGAL_GENERATION,
@@ -40,24 +42,12 @@ class BlockingGroupMember:
 
     Args:
         topics: The topics to read.
-        session_timeout_ms: The group removes the member after this time without a heartbeat.
-        rebalance_timeout_ms: How long the group waits for the member in a rebalance.
     """
 
-    def __init__(
-        self,
-        client: WireClient,
-        group_id: str,
-        topics: Sequence[str],
-        *,
-        session_timeout_ms: int = 45_000,
-        rebalance_timeout_ms: int = 300_000,
-    ) -> None:
+    def __init__(self, client: WireClient, group_id: str, topics: Sequence[str]) -> None:
         self._client = client
         self._group_id = group_id
         self._topics = sorted(topics)
-        self._session_timeout_ms = session_timeout_ms
-        self._rebalance_timeout_ms = rebalance_timeout_ms
         self._member_id = ""
         self._generation = -1
 
@@ -150,8 +140,8 @@ class BlockingGroupMember:
         while True:
             request = JoinGroupRequest(
                 group_id=self._group_id,
-                session_timeout_ms=self._session_timeout_ms,
-                rebalance_timeout_ms=self._rebalance_timeout_ms,
+                session_timeout_ms=_SESSION_TIMEOUT_MS,
+                rebalance_timeout_ms=_REBALANCE_TIMEOUT_MS,
                 member_id=self._member_id,
                 protocol_type=_PROTOCOL_TYPE,
                 protocols=[protocol],
@@ -160,7 +150,7 @@ class BlockingGroupMember:
                 request,
                 JoinGroupResponse,
                 broker=find_coordinator(self._client, self._group_id),
-                wait_ms=self._rebalance_timeout_ms,
+                wait_ms=_REBALANCE_TIMEOUT_MS,
             )
             if ErrorCode(answer.error_code) is ErrorCode.MEMBER_ID_REQUIRED:
                 self._member_id = answer.member_id
@@ -186,7 +176,7 @@ class BlockingGroupMember:
             request,
             SyncGroupResponse,
             broker=find_coordinator(self._client, self._group_id),
-            wait_ms=self._rebalance_timeout_ms,
+            wait_ms=_REBALANCE_TIMEOUT_MS,
         )
         raise_for(answer.error_code, f"SyncGroup {self._group_id!r}")
         return read_assignment(answer.assignment)

@@ -402,17 +402,15 @@ class Segment:
 
     # Reading.
 
-    def scan(
-        self, position: int = 0, end: int | None = None, read_bytes: int = SCAN_BYTES
-    ) -> Iterator[ScannedBatch]:
-        """Yield the complete batches between `position`, where a batch must start, and `end`.
+    def scan(self, position: int = 0) -> Iterator[ScannedBatch]:
+        """Yield the complete batches from `position` on, where a batch must start.
 
         An incomplete batch at the end is skipped.
 
         Raises:
             CorruptLog: a batch header is invalid.
         """
-        limit = self.size_bytes if end is None else min(end, self.size_bytes)
+        limit, read_bytes = self.size_bytes, SCAN_BYTES
         while limit - position >= HEADER_BYTES:
             want = min(read_bytes, limit - position)
             data = memoryview(self._handles.get(self.path).pread(want, position))

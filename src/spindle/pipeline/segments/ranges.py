@@ -53,13 +53,10 @@ def resolve_ranges(
     options: SegmentOptions,
     partitions: Sequence[ReadablePartition],
     filters: PushedFilters,
-    starts: Mapping[TopicPartition, int] | None = None,
     *,
     keep_empty: bool = False,
 ) -> list[tuple[ReadablePartition, int, int]]:
     """Return (partition, start, end) of every range to read, without empty ones by default.
-
-    `starts` overrides the start of the partitions that it names.
 
     Raises:
         DataLoss: an offset asked for is outside the log, and `failOnDataLoss` is on.
@@ -68,18 +65,16 @@ def resolve_ranges(
     existing = [partition.partition for partition in partitions]
     check_complete(options.start, End.START, existing)
     check_complete(options.stop, End.STOP, existing)
-    resolve_ranges: list[tuple[ReadablePartition, int, int]] = []
+    ranges: list[tuple[ReadablePartition, int, int]] = []
     for partition in partitions:
         if not filters.wants(partition.partition):
             continue
-        given = (starts or {}).get(partition.partition)
-        start = _start(options, partition) if given is None else given
-        start = _inside(options, partition, "starting", start)
+        start = _inside(options, partition, "starting", _start(options, partition))
         end = _inside(options, partition, "ending", _end(options, partition))
         start, end = _narrowed(partition, start, end, filters)
         if start < end or (keep_empty and start == end):
-            resolve_ranges.append((partition, start, end))
-    return resolve_ranges
+            ranges.append((partition, start, end))
+    return ranges
 
 
 def range_of(partition: ReadablePartition, start: int, end: int) -> SegmentRange:

@@ -16,19 +16,15 @@ _MAX_LINKS: Final = 16
 
 
 class PeerPool:
-    """`Peers` over TCP. Beyond `max_links` open requests, further ones wait for their turn."""
+    """`Peers` over TCP. Beyond 16 open requests, further ones wait for their turn."""
 
     def __init__(
-        self,
-        client_id: str,
-        timeout_s: float,
-        security: PeerSecurity = NO_SECURITY,
-        max_links: int = _MAX_LINKS,
+        self, client_id: str, timeout_s: float, security: PeerSecurity = NO_SECURITY
     ) -> None:
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._security = security
-        self._turns = asyncio.Semaphore(max_links)
+        self._turns = asyncio.Semaphore(_MAX_LINKS)
         self._idle: dict[Destination, list[PeerLink]] = {}
         self._is_closed = False
 

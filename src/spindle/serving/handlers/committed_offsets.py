@@ -5,25 +5,30 @@ of commit and fetch, by id since version 10 (KIP-848, KIP-516). The coordinator 
 a commit always the id too, so that an offset does not outlive its topic.
 """
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import ZERO_UUID
 from spindle.coordinator.append_errors import coordinator_error
 from spindle.coordinator.offset_requests import (
-    CommittedPartition,
     CommittedTopic,
+    CommitTopicT,
     DeletedPartition,
     DeletedTopic,
     FetchedGroup,
     FetchedPartition,
     FetchedTopic,
-    commit_error,
+    commit_topic,
+    refused_topics,
 )
 from spindle.metadata.image import MetadataImage
 from spindle.protocol import versions
 from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from spindle.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from spindle.protocol.sentinels import NO_OFFSET
 from spindle.serving.context import RequestContext
 from spindle.serving.cooperative import cooperatively
@@ -34,6 +39,11 @@ RequestedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
 RequestedTopic = RequestedGroup.OffsetFetchRequestTopics
 NamedTopic = OffsetFetchResponse.OffsetFetchResponseTopic
 NamedPartition = NamedTopic.OffsetFetchResponsePartition
+RequestedTopicT = TypeVar(
+    "RequestedTopicT",
+    OffsetCommitRequest.OffsetCommitRequestTopic,
+    TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic,
+)
 
 
 # ---------------------------------------------------------------- OffsetCommit
@@ -46,73 +56,59 @@ async def handle_offset_commit(
     try:
         check_group(services, context, Operation.READ, request.group_id)
     except ApiError as error:
-        return commit_error(request, error.code)
-    refused: list[CommittedTopic] = []
-    topics = []
-    for topic in request.topics:
-        known = _known_partitions(services, context, topic, refused)
-        if known is not None:
-            topics.append(known)
-    if not topics:
+        return OffsetCommitResponse(
+            topics=refused_topics(CommittedTopic, request.topics, error.code)
+        )
+    by_id = context.api_version >= versions.OFFSET_COMMIT_TOPIC_IDS
+    request.topics, refused = known_topics(
+        services, context, request.topics, CommittedTopic, by_id=by_id
+    )
+    if not request.topics:
         return OffsetCommitResponse(topics=refused)
-    request.topics = topics
     try:
         response = await services.groups.commit_offsets(request, client_of(context))
     except ApiError as error:
-        response = commit_error(request, error.code)
+        topics = refused_topics(CommittedTopic, request.topics, error.code)
+        response = OffsetCommitResponse(topics=topics)
     if refused:
-        response.topics = _merged(refused, response.topics)
+        response.topics = merged_topics(refused, response.topics)
     return response
 
 
-def _known_partitions(
+def known_topics(
     services: GroupServices,
     context: RequestContext,
-    topic: OffsetCommitRequest.OffsetCommitRequestTopic,
-    refused: list[CommittedTopic],
-) -> OffsetCommitRequest.OffsetCommitRequestTopic | None:
-    """Fill in the topic's name and id, and keep the partitions that exist; None if none does."""
-    topics, by_id = (
-        services.metadata.image.topics,
-        context.api_version >= versions.OFFSET_COMMIT_TOPIC_IDS,
-    )
-    image = topics.by_id.get(topic.topic_id) if by_id else topics.by_name.get(topic.name)
-    name = topic.name if image is None else image.name
-    if image is None and by_id:
-        code = ErrorCode.UNKNOWN_TOPIC_ID
-    elif not may_use_topic(services, context, Operation.READ, name):
-        code, image = ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
-    else:
+    topics: Iterable[RequestedTopicT],
+    topic_type: type[CommitTopicT],
+    *,
+    by_id: bool,
+) -> tuple[list[RequestedTopicT], list[CommitTopicT]]:
+    """Return the topics of a commit with name, id and the partitions that exist, and the others as
+    topics of its response.
+    """
+    known, refused = [], []
+    image = services.metadata.image.topics
+    for topic in topics:
+        stored = image.by_id.get(topic.topic_id) if by_id else image.by_name.get(topic.name)
+        name = topic.name if stored is None else stored.name
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if image is None:
-        refused.append(_refused(topic.name, topic.topic_id, topic.partitions, code))
-        return None
-    topic.name, topic.topic_id = image.name, image.topic_id
-    partitions = image.partitions
-    unknown = [p for p in topic.partitions if p.partition_index not in partitions]
-    if unknown:
-        refused.append(_refused(topic.name, topic.topic_id, unknown, code))
-        topic.partitions = [p for p in topic.partitions if p.partition_index in partitions]
-    return topic if topic.partitions else None
+        if stored is None and by_id:
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+        elif not may_use_topic(services, context, Operation.READ, name):
+            code, stored = ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
+        if stored is not None:
+            topic.name, topic.topic_id = stored.name, stored.topic_id
+        existing = {} if stored is None else stored.partitions
+        unknown = [p.partition_index for p in topic.partitions if p.partition_index not in existing]
+        if unknown or stored is None:
+            refused.append(commit_topic(topic_type, topic, [(index, code) for index in unknown]))
+        topic.partitions = [p for p in topic.partitions if p.partition_index in existing]
+        if topic.partitions:
+            known.append(topic)
+    return known, refused
 
 
-def _refused(
-    name: str,
-    topic_id: bytes,
-    partitions: list[OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition],
-    code: ErrorCode,
-) -> CommittedTopic:
-    return CommittedTopic(
-        name=name,
-        topic_id=topic_id,
-        partitions=[
-            CommittedPartition(partition_index=p.partition_index, error_code=code)
-            for p in partitions
-        ],
-    )
-
-
-def _merged(refused: list[CommittedTopic], done: list[CommittedTopic]) -> list[CommittedTopic]:
+def merged_topics(refused: list[CommitTopicT], done: Iterable[CommitTopicT]) -> list[CommitTopicT]:
     """Merge the refused partitions and the coordinator's results, in this order."""
     topics = {(topic.name, topic.topic_id): topic for topic in refused}
     for topic in done:
