@@ -54,6 +54,7 @@ def refused(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Say:
     """Run a command that fails and return what it prints on standard error."""
 
     def said(*words: str) -> str:
+        capsys.readouterr()  # what earlier commands have printed
         code = run(words)
         captured = capsys.readouterr()
         assert code == failure_code(captured.err)

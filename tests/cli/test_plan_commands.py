@@ -3,10 +3,14 @@
 import json
 import time
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
+from waiting import wait_for
 
 from spindle.cli.main import run
 from spindle.cli.plan.documents import head_document, plan_document
@@ -368,19 +372,29 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
     return code, shown.out, shown.err
 
 
-def test_a_directory_of_a_running_node_is_planned_empty(
-    bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert run(("topic", "create", "planned", "-p", "6", "-r", "1")) == 0
+@pytest.fixture(scope="module")
+def directories(up: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the directories of the node, which have six replicas together."""
+    server = ("-b", str(up["bootstrap_servers"]))
+
+    def listed() -> list[dict[str, Any]]:
+        with redirect_stdout(StringIO()) as printed:
+            assert run(("disks", "list", "--json", *server)) == 0
+        (broker,) = json.loads(printed.getvalue())["brokers"]
+        return list(broker["directories"])
+
+    assert run(("topic", "create", "planned", "-p", "6", "-r", "1", *server)) == 0
     # The replicas are in the directories a moment after the topic was created.
-    while True:
-        capsys.readouterr()
-        assert run(("disks", "list", "--json")) == 0
-        (broker,) = json.loads(capsys.readouterr().out)["brokers"]
-        if sum(directory["partitions"] for directory in broker["directories"]) >= 6:
-            break
-    path = broker["directories"][0]["path"]
-    count = broker["directories"][0]["partitions"]
+    return wait_for(listed, lambda disks: sum(disk["partitions"] for disk in disks) >= 6)
+
+
+def test_a_directory_of_a_running_node_is_planned_empty(
+    bootstrap: str,
+    directories: list[dict[str, Any]],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    path, count = directories[0]["path"], directories[0]["partitions"]
     code, out, _ = said(
         capsys, "drain", f"1:{path}", "--capacity", "1GiB", "--json", "--out", str(tmp_path / "p")
     )
@@ -409,8 +423,9 @@ def test_the_screen_says_what_was_written_and_what_is_next(
     assert "kafka-reassign-partitions" not in out
 
 
+@pytest.mark.usefixtures("bootstrap", "directories")
 def test_wrong_places_and_impossible_goals_end_with_one_line(
-    bootstrap: str, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     wrong = {
         ("drain", "1:/nope"): "broker 1 has no log directory /nope; it has /",

@@ -1,4 +1,4 @@
-"""What executors of log directories without a thread have in common."""
+"""Executors of log directories that have no thread."""
 
 from spindle.common.errors import LogDirectoryFailed
 from spindle.runtime.disks.serial_executor import Job, SerialExecutor
