@@ -56,11 +56,13 @@ class TransactionalThread(ClientThread):
         while not self.is_over.is_set():
             try:
                 producer = self.new_instance()
-                goes_on = True
-                while goes_on and not self.is_over.wait(_PAUSE_S):
+                may_continue = True
+                while may_continue and not self.is_over.wait(_PAUSE_S):
                     count += 1
                     is_abort = count % _ABORT_EVERY == 0
-                    goes_on = self.transact(producer, f"{self.name}/{count}", is_abort=is_abort)
+                    may_continue = self.transact(
+                        producer, f"{self.name}/{count}", is_abort=is_abort
+                    )
             except (KafkaException, TimeoutError):
                 # The outcome is not known, or it is an abort: the next instance fences this one.
                 self.is_over.wait(_PAUSE_S)

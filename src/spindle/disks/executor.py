@@ -35,9 +35,9 @@ class ThreadLoad(NamedTuple):
 class Unfinished:
     """The result of a function that has to wait for a socket: other functions run meanwhile.
 
-    When the socket has room, the directory's thread calls `go_on`; if that takes too long, it calls
-    `break_off`. The callback gets what they return. In the end the thread calls `close`. Only the
-    directory's thread uses it.
+    When the socket has room, the directory's thread calls `resume`; if that takes too long, it
+    calls `cancel_wait`. The callback gets what they return. In the end the thread calls `close`.
+    Only the directory's thread uses it.
 
     Attributes:
         descriptor: of the socket.
@@ -50,11 +50,11 @@ class Unfinished:
         self.descriptor = descriptor
         self.until_s = 0.0
 
-    def go_on(self) -> object:
+    def resume(self) -> object:
         """Use the room; return the result, or this object to wait again."""
         raise NotImplementedError
 
-    def break_off(self) -> object:
+    def cancel_wait(self) -> object:
         """Return the result as it is."""
         raise NotImplementedError
 
@@ -133,7 +133,7 @@ class DirectoryExecutor(Protocol):
         """Lower the time after which a function that hangs takes the directory offline."""
         ...
 
-    def let_go(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+    def run_after_failure(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
         """Run a function that closes files, although the directory has failed.
 
         The disk can then be unmounted and repaired. Errors of the function are ignored. It is not

@@ -49,7 +49,7 @@ class NodeFolder:
 
     @property
     def log_dirs(self) -> list[str]:
-        """The log directories that the node uses: without retired ones, with those added later."""
+        """The log directories that the node uses: without removed ones, with those added later."""
         try:
             changed = read_changed_log_dirs(OsFileSystem(), self.config.metadata_log_dir)
         except (ConfigError, OSError):

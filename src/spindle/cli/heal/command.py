@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.durations import DurationMs
+from spindle.cli.durations import DurationMs, option_text
 from spindle.cli.examples import examples
 from spindle.cli.heal.fill_options import fill_options, healing_limits
 from spindle.cli.heal.time_window import HoursParameter
@@ -23,7 +23,7 @@ from spindle.operations import (
     heal,
     keep_healing,
 )
-from spindle.operations.heal_run import HEAL_STATE
+from spindle.operations.heal_run import DEFAULT_GRACE_MS, DEFAULT_INTERVAL_MS, HEAL_STATE
 
 
 @click.command(
@@ -36,7 +36,7 @@ from spindle.operations.heal_run import HEAL_STATE
     "--grace",
     "grace_ms",
     type=DurationMs(),
-    default="30m",
+    default=option_text(DEFAULT_GRACE_MS),
     show_default=True,
     metavar="DURATION",
     help="How long a directory or broker must be offline before its replicas are moved.",
@@ -52,7 +52,7 @@ from spindle.operations.heal_run import HEAL_STATE
     "--interval",
     "interval_ms",
     type=DurationMs(),
-    default="5m",
+    default=option_text(DEFAULT_INTERVAL_MS),
     show_default=True,
     metavar="DURATION",
     help="Time between checks; with --once, how often the command is run.",

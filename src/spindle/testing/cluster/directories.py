@@ -5,10 +5,10 @@ from spindle.disks.alter_disks import DirectoryAction, DirectoryInUse
 from spindle.local.topic_admin import connected
 
 
-def readmit_directory(
+def bring_directory_online(
     bootstrap_servers: str, broker_id: int, path: str, *, accept_loss: bool
 ) -> bool:
-    """Re-admit a directory that is offline; return True if it was empty and is formatted now.
+    """Bring a directory back online; return True if it was empty and is formatted now.
 
     Args:
         accept_loss: replicas that would be lost begin anew.
@@ -17,7 +17,7 @@ def readmit_directory(
         ApiError: the broker refused.
         ClientError: the broker could not be asked.
     """
-    action = DirectoryAction.READMIT
+    action = DirectoryAction.ONLINE
     with connected(bootstrap_servers) as client:
         try:
             return alter_disks(client, broker_id, action, path).was_formatted

@@ -165,8 +165,7 @@ class Disk:
     def heal(self) -> None:
         """End all faults. Stored data stay as they are.
 
-        A directory that the broker has given up stays offline until `readmit`, or until the broker
-        restarts.
+        A failed directory stays offline until `bring_online`, or until the broker restarts.
         """
         self._set(DiskFaults(generation=self._faults.generation))
 
@@ -193,7 +192,7 @@ class Disk:
 
         format_new_directories(str(self.node.property_file))
 
-    def readmit(self, *, accept_loss: bool = False) -> bool:
+    def bring_online(self, *, accept_loss: bool = False) -> bool:
         """Let the running broker use this directory again, after it was healed or replaced.
 
         Return True if the disk was empty, so that the broker has formatted it.
@@ -207,12 +206,12 @@ class Disk:
             ApiError: the broker refused, because the directory is not offline or still fails, or
                 because replicas would be lost.
         """
-        from spindle.testing.cluster.directories import readmit_directory
+        from spindle.testing.cluster.directories import bring_directory_online
 
         servers = self.node.bootstrap_servers
         if servers is None:
             raise ClusterError(f"node {self.node.node_id} is no broker")
-        return readmit_directory(
+        return bring_directory_online(
             servers, self.node.node_id, str(self.path), accept_loss=accept_loss
         )
 
