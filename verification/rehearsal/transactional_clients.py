@@ -90,7 +90,7 @@ class TransactionalThread(ClientThread):
                 return
 
     def transact(self, producer: Producer, name: str, *, is_abort: bool) -> bool:
-        """Carry out one transaction; return False if a new instance has to go on."""
+        """Run one transaction; return False if a new instance must continue."""
         raise NotImplementedError
 
     def end(self, producer: Producer, name: str, *, is_abort: bool) -> None:
@@ -220,7 +220,7 @@ class CopierThread(TransactionalThread):
 def within(timeout_s: float, call: Callable[[], object]) -> None:
     """Make a call that may never return; give up after `timeout_s`, as if the client were killed.
 
-    `send_offsets_to_transaction` ignores its timeout, and may wait for ever for a coordinator that
+    `send_offsets_to_transaction` ignores its timeout, and may wait forever for a coordinator that
     was restarted (https://github.com/confluentinc/librdkafka/issues/5456).
 
     Raises:

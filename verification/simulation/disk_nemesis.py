@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from verification.simulation.nemesis import Nemesis
 
 _CHANGED_S: Final = 10.0
-"""A directory that the controller does not hear of is not in use either; nobody waits longer."""
+"""A directory that the controller does not know is not in use either; stop waiting."""
 _ERRORS: Final = (errno.EIO, errno.EIO, errno.ENODEV, errno.EACCES)
 
 

@@ -115,7 +115,7 @@ class Shard(Protocol[RecordT, TimerKeyT, CompletionT]):
         ...
 
     def is_exclusive_timer(self, key: TimerKeyT) -> bool:
-        """Return True if the timer's operation must run while no append is under way."""
+        """Return True if the timer's operation must run while no append is running."""
         ...
 
 

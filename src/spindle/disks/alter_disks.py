@@ -17,7 +17,7 @@ class DirectoryAction(IntEnum):
     ONLINE = 1
     """Use a directory again that had failed: its disk was repaired or replaced."""
     REMOVE = 2
-    """Use a directory no longer."""
+    """Stop using a directory."""
 
 
 class ReplicaState(IntEnum):

@@ -51,7 +51,7 @@ class Unfinished:
         self.until_s = 0.0
 
     def resume(self) -> object:
-        """Use the room; return the result, or this object to wait again."""
+        """Write to the socket; return the result, or this object to wait again."""
         raise NotImplementedError
 
     def cancel_wait(self) -> object:
@@ -59,7 +59,7 @@ class Unfinished:
         raise NotImplementedError
 
     def close(self, *, has_failed: bool) -> None:
-        """Give the socket back, and let the files go if there is no result. It raises nothing."""
+        """Return the socket, and release the files if there is no result. It raises nothing."""
         raise NotImplementedError
 
 
@@ -111,17 +111,17 @@ class DirectoryExecutor(Protocol):
     def note(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
         """Run `function(*args)` before the next function that is submitted.
 
-        The thread is not woken for it: use it for what only later work there needs to know. Of
-        several notes of one function only the last is run.
+        The thread is not woken for it: use it for updates that only later work needs. If a function
+        is noted several times, only the last call is run.
         """
         ...
 
     def submit_beside(self, function: Callable[[*Ts], T], *args: *Ts) -> Awaitable[T]:
         """Run `function(*args)` on a thread of its own; return its result, to be awaited.
 
-        It is for long work, such as bringing a gigabyte to the device, during which the directory
-        goes on serving. The function must cope with files that the directory's thread renames or
-        removes meanwhile.
+        It is for long work, such as flushing a gigabyte, during which the directory continues to
+        serve. The function must cope with files that the directory's thread renames or removes
+        meanwhile.
         """
         ...
 
@@ -142,7 +142,7 @@ class DirectoryExecutor(Protocol):
         ...
 
     def hangs(self) -> bool:
-        """Return True if a function that was abandoned is still on its disk, and may go on."""
+        """Return True if an abandoned function still waits for its disk, and may continue."""
         ...
 
     def stop(self, timeout_s: float) -> bool:

@@ -97,7 +97,7 @@ class Disk:
         self._set(replace(self._faults, quota_bytes=quota))
 
     def slow(self, delay_ms: float) -> None:
-        """Delay every operation by so many milliseconds."""
+        """Delay every operation by this time in ms."""
         if delay_ms < 0:
             raise ValueError(f"delay_ms {delay_ms} is less than 0")
         self._set(replace(self._faults, slow_ms=delay_ms))
