@@ -14,7 +14,8 @@ RIDDLE = re.compile(r"(?:^|[.:;!?]\s+)((?:Who|Whoever|Whose|What|Whatever|One of
 """A sentence that begins with a pronoun which has no noun: allowed only as a question."""
 
 PRIVATE_PHRASE = re.compile(
-    r"\b(?:under way|for ever|out of use|takes? note|(?:go|goes|going|went) on|lets? go|letting go|in vain|everybody|somebody"
+    r"\b(?:under way|for ever|out of use|takes? note"
+    r"|(?:go|goes|going|went) on|lets? go|letting go|in vain|everybody|somebody"
     r"|(?:gives?|giving|given) (?:it |them |the \w+ )?back"
     r"|(?:puts?|putting) (?:it |them )?(?:back|aside|away)"
     r"|(?:takes?|taking|took|taken) up|hear[sd]? of|so (?:many|large) (?:bytes|records|files)"
