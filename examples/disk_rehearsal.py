@@ -92,7 +92,7 @@ def main() -> None:
         counter = read_all(cluster.bootstrap_servers)
         print(f"{len(counter)} of {RECORDS} records are there, {max(counter.values())} time each")
         disk.heal()
-        disk.readmit()
+        disk.bring_online()
         cluster.wait_until_in_sync()
         print("the disk is mended, and all replicas are in sync")
 

@@ -45,7 +45,9 @@ def test_a_directory_is_added_and_retired_and_a_full_one_is_not(
     assert run(("disks", "add", "1", new)) == 1
     assert f"{new} is a log directory of broker 1 already" in capsys.readouterr().err
     assert run(("disks", "online", "1", new)) == 1
-    assert "no replica of this broker is lost: nothing to re-admit" in capsys.readouterr().err
+    assert (
+        "no replica of this broker is lost: nothing to bring back online" in capsys.readouterr().err
+    )
     assert run(("topic", "create", "full", "--partitions", "8")) == 0
     capsys.readouterr()
     assert run(("disks", "remove", "1", new, "--json")) == 1

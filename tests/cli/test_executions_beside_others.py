@@ -112,12 +112,14 @@ def test_a_second_interrupt_names_the_file_of_what_is_left(tmp_path: Path) -> No
 
     file = tmp_path / "drain.json"
     report = ProgressReport(told.append)
-    with pytest.raises(KeyboardInterrupt), undone_if_cancelled(undo, file, report):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        undone_if_cancelled(undo, file, report, "`cancel_drain`"),
+    ):
         raise KeyboardInterrupt
     assert [event.event for event in told] == ["stopping", "notUndone"]
     assert told[-1].text == (
-        f"not everything is undone: {file} has what is left, and the same command with --cancel "
-        "undoes it"
+        f"not everything is undone: {file} has what is left, and `cancel_drain` undoes it"
     )
 
 

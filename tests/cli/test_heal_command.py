@@ -51,7 +51,7 @@ def test_the_memory_keeps_the_budget_of_a_day_and_the_time_of_a_failure(tmp_path
     again.see_offline([], 6 * HOUR_MS, HOUR_MS)
     assert open_memory(path, "id") == HealMemory(path, "id", {}, 6 * HOUR_MS, again.moved)
     path.write_text("[]")
-    with pytest.raises(OperationFailed, match="is not the memory of spindle heal"):
+    with pytest.raises(OperationFailed, match="is not a state file of heal"):
         open_memory(path, "id")
 
 
@@ -161,7 +161,7 @@ def test_directories_that_share_a_file_system_are_remarked_once(
     assert (
         run(("heal", "--once", "--dry-run", "--trigger-fill", "100", "--state", str(tmp_path))) == 0
     )
-    assert capsys.readouterr().out.count("--capacity gives each a size of its own") == 1
+    assert capsys.readouterr().out.count("--capacity gives each its own size") == 1
 
 
 def test_moves_begin_only_in_the_given_hours_and_a_remark_is_told_once(

@@ -135,7 +135,9 @@ def test_a_capacity_replaces_what_the_brokers_say() -> None:
 def test_a_capacity_below_the_replicas_of_a_directory_is_refused() -> None:
     answers = {1: [log_dir("/a", (0, 4)), log_dir("/b")]}
     assert snapshot_of([node(1)], view((1,)), answers, 4 * GIB).model.directories[0].fill == 1
-    with pytest.raises(OperationFailed, match=r"--capacity 3\.0 GiB is less .* 1:/a use: 4\.0"):
+    with pytest.raises(
+        OperationFailed, match=r"`capacity_bytes` is 3\.0 GiB, less than the 4\.0 GiB .* 1:/a use"
+    ):
         snapshot_of([node(1)], view((1,)), answers, 3 * GIB)
 
 

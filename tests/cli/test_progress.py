@@ -44,7 +44,9 @@ def test_an_interrupt_is_undone_although_it_has_ended_the_reader_too(tmp_path: P
     report = ProgressReport(printing(as_json=False, cancellation=Cancellation()))
     with (
         pytest.raises(KeyboardInterrupt),
-        undone_if_cancelled(lambda: undone.append(True), tmp_path / "state", report),
+        undone_if_cancelled(
+            lambda: undone.append(True), tmp_path / "state", report, "`cancel_drain`"
+        ),
     ):
         raise KeyboardInterrupt
     assert undone

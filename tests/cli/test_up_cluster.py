@@ -227,7 +227,7 @@ def test_the_greeting_names_the_directories_that_are_used(
 ) -> None:
     nodes = make_cluster(ClusterSpec(nodes=1, dirs=2), tmp_path, list(range(20001, 20020)))
     first, second = nodes[0].config.log_dirs
-    changed = ChangedLogDirs(added=("/elsewhere",), retired=(second,))
+    changed = ChangedLogDirs(added=("/elsewhere",), removed=(second,))
     write_changed_log_dirs(OsFileSystem(), nodes[0].config.metadata_log_dir, changed)
     greet(nodes, {1: 901}, str(tmp_path), "kept")
     out = capsys.readouterr().out

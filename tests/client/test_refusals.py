@@ -8,6 +8,7 @@ from spindle.client.admin.refusals import (
     optional_error,
     refusal_text,
 )
+from spindle.client.errors import error_for
 from spindle.common.errors import ApiError, ErrorCode
 
 
@@ -40,3 +41,11 @@ def test_texts() -> None:
     unknown = optional_error(9999)
     assert unknown is not None
     assert unknown.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_an_error_without_a_text_names_subject_and_reason() -> None:
+    known = error_for(ErrorCode.GROUP_ID_NOT_FOUND, "group 'g'")
+    assert refusal_text(known) == "group 'g': The group id does not exist."
+    other = error_for(ErrorCode.FENCED_LEADER_EPOCH, "partition t-0")
+    assert refusal_text(other) == "partition t-0: FENCED_LEADER_EPOCH"
+    assert str(other) == "FENCED_LEADER_EPOCH: partition t-0"

@@ -1,7 +1,7 @@
 """`spindle disks` on a running broker, beside brokers of Kafka, under a controller of either kind.
 
 A disk (ext4 on a loop device) dies under Kafka's verifiable producer, an empty one takes its place,
-and the broker uses it without a restart; a directory is added and retired.
+and the broker uses it without a restart; a directory is added and removed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The memory of log directories that were added and retired while the broker ran."""
+"""The memory of log directories that were added and removed while the broker ran."""
 
 import pytest
 

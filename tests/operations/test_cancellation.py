@@ -20,7 +20,10 @@ def test_a_cancelled_operation_is_undone_although_the_terminal_has_gone(tmp_path
         report(Undone("the drain"))
         undone.append("throttles")
 
-    with pytest.raises(KeyboardInterrupt), undone_if_cancelled(undo, tmp_path / "state", report):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        undone_if_cancelled(undo, tmp_path / "state", report, "`cancel_drain`"),
+    ):
         raise KeyboardInterrupt
     assert undone == ["throttles"]
 
@@ -31,7 +34,10 @@ def test_a_second_interrupt_ends_an_operation_whose_terminal_has_gone(tmp_path: 
     def undo() -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), undone_if_cancelled(undo, tmp_path / "state", report):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        undone_if_cancelled(undo, tmp_path / "state", report, "`cancel_drain`"),
+    ):
         raise KeyboardInterrupt
 
 

@@ -132,7 +132,10 @@ def test_a_pause_ends_when_its_operation_is_cancelled(tmp_path: Path) -> None:
     with (
         pytest.raises(Cancelled),
         undone_if_cancelled(
-            lambda: undone.append("moves"), tmp_path / "state", ProgressReport(events.append)
+            lambda: undone.append("moves"),
+            tmp_path / "state",
+            ProgressReport(events.append),
+            "`cancel_drain`",
         ),
     ):
         cancellation.sleep(3600.0)

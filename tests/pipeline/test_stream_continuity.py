@@ -23,19 +23,19 @@ def everything(_: TopicPartition) -> bool:
     return True
 
 
-def go_on(position: StreamPosition, available: AvailableOffsets) -> Continuation:
+def continue_stream(position: StreamPosition, available: AvailableOffsets) -> Continuation:
     return continue_from(position, available, everything)
 
 
 def test_a_known_partition_goes_on_and_a_new_one_starts_at_its_beginning() -> None:
-    continuation = go_on(StreamPosition({A0: 5}), AvailableOffsets({A0: 9, A1: 4}))
+    continuation = continue_stream(StreamPosition({A0: 5}), AvailableOffsets({A0: 9, A1: 4}))
     assert continuation.backlog.start == {A0: 5, A1: 0}
     assert continuation.backlog.end == {A0: 9, A1: 4}
     assert continuation.losses == ()
 
 
 def test_a_partition_that_is_gone_is_a_loss() -> None:
-    continuation = go_on(StreamPosition({A0: 5, B0: 3}), AvailableOffsets({A0: 9}))
+    continuation = continue_stream(StreamPosition({A0: 5, B0: 3}), AvailableOffsets({A0: 9}))
     assert continuation.backlog.end == {A0: 9}
     assert continuation.losses == (
         "b-0 does not exist any more; the stream had read it up to offset 3",
@@ -52,26 +52,26 @@ def test_a_topic_that_the_options_no_longer_select_is_a_loss_of_another_kind() -
 
 
 def test_a_log_that_ends_before_the_position_is_a_loss_and_is_not_read_again() -> None:
-    continuation = go_on(StreamPosition({A0: 5}), AvailableOffsets({A0: 3}))
+    continuation = continue_stream(StreamPosition({A0: 5}), AvailableOffsets({A0: 3}))
     assert (continuation.backlog.start, continuation.backlog.end) == ({A0: 3}, {A0: 3})
     assert "a-0 ends at offset 3, before offset 5" in continuation.losses[0]
 
 
 def test_a_topic_that_was_created_again_is_a_loss_and_starts_at_its_beginning() -> None:
     position = StreamPosition({A0: 5}, {"a": OLD})
-    continuation = go_on(position, AvailableOffsets({A0: 900}, {"a": NEW}))
+    continuation = continue_stream(position, AvailableOffsets({A0: 900}, {"a": NEW}))
     assert (continuation.backlog.start, continuation.backlog.end) == ({A0: 0}, {A0: 900})
     assert "topic 'a' was deleted and created again" in continuation.losses[0]
     assert len(continuation.losses) == 1
 
 
 def test_without_topic_ids_in_the_checkpoint_the_current_ones_are_taken() -> None:
-    continuation = go_on(StreamPosition({A0: 5}), AvailableOffsets({A0: 9}, {"a": NEW}))
+    continuation = continue_stream(StreamPosition({A0: 5}), AvailableOffsets({A0: 9}, {"a": NEW}))
     assert (continuation.backlog.start, continuation.losses) == ({A0: 5}, ())
 
 
 def test_retention_that_passes_the_stream_is_a_loss() -> None:
-    continuation = go_on(StreamPosition({A0: 5}), AvailableOffsets({A0: 9, A1: 4}))
+    continuation = continue_stream(StreamPosition({A0: 5}), AvailableOffsets({A0: 9, A1: 4}))
     kept = after_retention(continuation, {A0: 7, A1: 0})
     assert kept.backlog.start == {A0: 7, A1: 0}
     assert kept.losses == (
@@ -97,16 +97,16 @@ def test_a_target_holds_partitions_that_were_added_later_and_topics_created_agai
     target = AvailableOffsets({A0: 9, B0: 9}, {"a": OLD, "b": OLD})
     now = AvailableOffsets({A0: 50, A1: 4, B0: 50}, {"a": OLD, "b": NEW})
     position = StreamPosition({A0: 5, B0: 8}, {"a": OLD, "b": OLD})
-    limited = until_target(go_on(position, now), now, target)
+    limited = until_target(continue_stream(position, now), now, target)
     assert limited.backlog.end == {A0: 9, A1: 0, B0: 0}
     at_target = now.with_ends_at(limited.backlog.end)
-    again = until_target(go_on(at_target, now), now, target)
+    again = until_target(continue_stream(at_target, now), now, target)
     assert now.with_ends_at(again.backlog.end).is_at(at_target)
 
 
 def test_a_stream_that_starts_after_its_target_stays_there() -> None:
     now, target = AvailableOffsets({A0: 50}), AvailableOffsets({A0: 9})
-    limited = until_target(go_on(StreamPosition({A0: 20}), now), now, target)
+    limited = until_target(continue_stream(StreamPosition({A0: 20}), now), now, target)
     assert (limited.backlog.end, limited.losses) == ({A0: 20}, ())
 
 

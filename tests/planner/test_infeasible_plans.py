@@ -83,11 +83,11 @@ def test_a_replica_is_larger_than_all_rooms() -> None:
     assert error.limit is BindingLimit.CAPACITY
     assert "needs 40.0 GiB" in str(error)
     assert "1:/d, has 15.0 GiB below 95% of its capacity" in str(error)
-    assert error.remedy == "free or add 25.0 GiB there, or raise the highest fill (--max-fill)"
+    assert error.remedy == "free or add 25.0 GiB there, or raise the highest fill (`max_fill`)"
     two = replace(cluster, partitions=[*cluster.partitions, partition(0, size=40, number=1)])
     assert refusal(two).remedy == (
         "free or add 25.0 GiB there (for all 2 replicas without a place add directories with "
-        "84.2 GiB), or raise the highest fill (--max-fill)"
+        "84.2 GiB), or raise the highest fill (`max_fill`)"
     )
 
 
@@ -217,7 +217,7 @@ def test_a_broker_cannot_copy_what_it_cannot_read() -> None:
     error = refusal(cluster)
     assert error.limit is BindingLimit.OFFLINE
     assert "broker 0 cannot read /d" in str(error)
-    assert error.remedy == "replace or retire the directory, or add a broker"
+    assert error.remedy == "replace or remove the directory, or add a broker"
 
 
 def test_a_what_if_plan_includes_brokers_to_be_added() -> None:

@@ -46,12 +46,12 @@ def test_only_disks_that_were_hurt_are_replaced() -> None:
                     hurt.add(step.disk)
 
 
-def test_only_disks_that_were_broken_since_are_readmitted() -> None:
+def test_only_disks_that_were_broken_since_are_brought_online() -> None:
     for seed in SEEDS:
         for episode in draw_schedule(seed).episodes:
             broken: set[int] = set()
             for step in episode.steps:
-                if step.fault is PlannedFault.READMIT:
+                if step.fault is PlannedFault.BRING_ONLINE:
                     assert step.disk in broken
                     assert step.disk != METADATA_DISK
                     broken.remove(step.disk)
@@ -61,19 +61,19 @@ def test_only_disks_that_were_broken_since_are_readmitted() -> None:
 
 def test_disks_come_back_both_ways() -> None:
     schedules = list(map(draw_schedule, SEEDS))
-    ways = {episode.with_readmission for one in schedules for episode in one.episodes}
+    ways = {episode.brings_online for one in schedules for episode in one.episodes}
     assert ways == {True, False}
-    for way in ("by re-admission", "by a restart"):
+    for way in ("by bringing it online", "by a restart"):
         assert any(f"heal everything, directories {way}" in one.text for one in schedules)
 
 
-def test_empty_disks_and_disks_with_logs_are_readmitted() -> None:
+def test_empty_disks_and_disks_with_logs_are_brought_online() -> None:
     before = set()
     for seed in SEEDS:
         for episode in draw_schedule(seed).episodes:
             last: dict[int, PlannedFault] = {}
             for step in episode.steps:
-                if step.fault is PlannedFault.READMIT:
+                if step.fault is PlannedFault.BRING_ONLINE:
                     before.add(last[step.disk])
                 if step.fault.has_disk and step.fault not in HARMLESS:
                     last[step.disk] = step.fault

@@ -306,7 +306,7 @@ class MovingBroker:
         await self.follow_metadata()
         return self
 
-    async def readmit(self, number: int) -> None:
+    async def bring_online(self, number: int) -> None:
         """Use a directory that failed again, with all that is in it."""
         failed, by = self.directories[number], self._directory(number)
         loaded = await by.executor.submit(by.store.load, lambda topic: self.config, NOW_MS)

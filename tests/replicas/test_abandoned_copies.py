@@ -313,7 +313,7 @@ async def test_a_source_is_kept_and_put_back_when_the_target_dies_right_after_th
     if is_killed:
         await broker.start()
     else:
-        await broker.readmit(1)
+        await broker.bring_online(1)
     assert (broker.names(0), broker.names(1)) == (["orders-0"], [])
     assert len(values(broker.partition.log)) == 12
     broker.expire()

@@ -1,4 +1,4 @@
-"""Moves that begin or end while directories are retired, fail, and come back."""
+"""Moves that begin or end while directories are removed, fail, and come back."""
 
 import asyncio
 from contextlib import nullcontext
@@ -160,11 +160,11 @@ async def test_a_directory_is_removed_after_the_swaps_of_its_replicas() -> None:
     await broker.until(lambda: bool(executor.waiting))
     held: list[str] = []
 
-    async def let_go() -> None:
+    async def release() -> None:
         async with broker.mover.lock_directory(broker.directories[0]):
             held.append("held")
 
-    waiting = asyncio.create_task(let_go())
+    waiting = asyncio.create_task(release())
     for _ in range(50):
         await asyncio.sleep(0)
     assert held == []
@@ -203,7 +203,7 @@ async def test_a_move_whose_source_failed_continues_when_the_source_is_re_admitt
     await broker.follow_metadata()
     assert broker.names(1) == ["orders-0-future"]
     broker.is_deaf = False
-    await broker.readmit(0)
+    await broker.bring_online(0)
     await broker.until_moved()
     assert values(broker.partition.log) == expected
     assert (broker.names(0), broker.names(1)) == (["orders-0-delete"], ["orders-0"])
@@ -217,9 +217,9 @@ async def test_a_log_of_a_deleted_topic_does_not_count_as_the_lost_log_of_its_na
     failed = broker.partition.directory
     topic_id = broker.partition.topic_id if is_same_topic else b"o" * 16
     failed.executor.fail("dead")
-    readmitted = DirectoryStore(Disks(), "/disk9")
-    readmitted.storage.file_system.make_directories("/disk9")
-    log = readmitted.create(WHERE, topic_id, broker.config, NOW_MS)
+    recovered = DirectoryStore(Disks(), "/disk9")
+    recovered.storage.file_system.make_directories("/disk9")
+    log = recovered.create(WHERE, topic_id, broker.config, NOW_MS)
     expected = nullcontext() if is_same_topic else pytest.raises(DirectoryInUse)
     with expected:
         affected(broker).check_losses(failed, failed.directory_id, [log], ())

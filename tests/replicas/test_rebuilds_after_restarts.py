@@ -140,7 +140,7 @@ async def test_no_log_is_created_elsewhere_while_the_directory_of_a_rebuild_is_o
     again.directories[0].executor.fail("dead")
     await again.start()
     assert again.replicas.lookup(*WHERE) is None
-    await again.readmit(0)
+    await again.bring_online(0)
     assert len(values(again.partition.log)) == 0
     assert again.partition in again.fetching.followed
     await again.stop()

@@ -264,7 +264,7 @@ async def test_the_only_replica_of_a_replaced_directory_is_created_empty_when_it
 
         await wait_for_leaders({n: -1 if n == lost else 1 for n in range(3)})
         altered = await node.broker.directory_changes.change(
-            DirectoryAction.READMIT, str(home.directories[1]), [TopicPartition("t", lost)]
+            DirectoryAction.ONLINE, str(home.directories[1]), [TopicPartition("t", lost)]
         )
         assert altered.replicas == {TopicPartition("t", lost): ReplicaState.CREATED_EMPTY}
         await wait_for_leaders(dict.fromkeys(range(3), 1))
@@ -291,7 +291,7 @@ async def test_the_only_replica_whose_folder_is_missing_waits_until_its_loss_is_
     async with running(home) as node, connected(node) as client:
         assert node.broker is not None
         altered = await node.broker.directory_changes.change(
-            DirectoryAction.READMIT, str(home.directories[number]), [where]
+            DirectoryAction.ONLINE, str(home.directories[number]), [where]
         )
         assert altered.replicas == {where: ReplicaState.CREATED_EMPTY}
         assert await node.broker.metadata.wait_for(lambda image: _leader_of(image, where) == 1, 10)

@@ -1,4 +1,4 @@
-"""Log directories that are added, re-admitted and retired while the node runs."""
+"""Log directories that are added, brought back online and removed while the node runs."""
 
 import asyncio
 import shutil
@@ -130,11 +130,14 @@ async def test_a_repaired_directory_comes_back_with_its_records(tmp_path: Path) 
             assert (await client.produce("t", index, batch_of(b"before"))).error_code == 0
         path = home.directories[1]
         before = registered(node)
-        refused = await alter(client, DirectoryAction.READMIT, path)
-        assert "no replica of this broker is lost: nothing to re-admit" in refused.error_message
+        refused = await alter(client, DirectoryAction.ONLINE, path)
+        assert (
+            "no replica of this broker is lost: nothing to bring back online"
+            in refused.error_message
+        )
         fail(node, path)
         await until(lambda: len(registered(node)) == 1)
-        answer = await alter(client, DirectoryAction.READMIT, path)
+        answer = await alter(client, DirectoryAction.ONLINE, path)
         assert (answer.error_code, answer.was_formatted) == (0, False), answer
         assert registered(node) == before
         states = [p.state for t in answer.topics for p in t.partitions]
@@ -149,7 +152,7 @@ async def test_a_repaired_directory_comes_back_with_its_records(tmp_path: Path) 
         assert values == [b"before", b"after"]
         fail(node, path)
         await until(lambda: len(registered(node)) == 1)
-        assert (await alter(client, DirectoryAction.READMIT, path)).error_code == 0
+        assert (await alter(client, DirectoryAction.ONLINE, path)).error_code == 0
 
 
 async def test_a_replica_that_is_served_elsewhere_is_not_lost_with_its_old_copy(
@@ -164,7 +167,7 @@ async def test_a_replica_that_is_served_elsewhere_is_not_lost_with_its_old_copy(
         fail(node, other)
         await until(lambda: len(registered(node)) == 1)
         shutil.copytree(used / "t-0", other / "t-0")
-        answer = await alter(client, DirectoryAction.READMIT, other)
+        answer = await alter(client, DirectoryAction.ONLINE, other)
         assert (answer.error_code, answer.topics) == (0, [])
         (aside,) = other.glob("t-0*")
         assert aside.name.endswith("-stray")
@@ -187,18 +190,18 @@ async def test_a_replaced_directory_gets_a_new_id(
         fail(node, path)
         await until(lambda: len(registered(node)) == 1)
         shutil.rmtree(path)
-        refused = await alter(client, DirectoryAction.READMIT, path)
+        refused = await alter(client, DirectoryAction.ONLINE, path)
         assert refused.error_code == ErrorCode.INVALID_REQUEST
         assert "mount its disk" in str(refused.error_message)
         assert not path.exists()
         path.mkdir()
         mounted.clear()
-        refused = await alter(client, DirectoryAction.READMIT, path)
+        refused = await alter(client, DirectoryAction.ONLINE, path)
         assert refused.error_code == ErrorCode.INVALID_REQUEST
         assert f"no disk is mounted at {path}, as there was" in str(refused.error_message)
         assert not list(path.iterdir())
         mounted.add(str(path))
-        answer = await alter(client, DirectoryAction.READMIT, path)
+        answer = await alter(client, DirectoryAction.ONLINE, path)
         assert (answer.error_code, answer.was_formatted) == (0, True), answer
         assert answer.directory_id not in before
         assert answer.directory_id in registered(node)
@@ -222,7 +225,7 @@ async def test_an_empty_directory_in_place_of_the_only_replicas_is_refused_until
         shutil.rmtree(path)
         path.mkdir()
         for accepted in ([], lost[:1]):
-            refused = await alter(client, DirectoryAction.READMIT, path, *accepted)
+            refused = await alter(client, DirectoryAction.ONLINE, path, *accepted)
             assert refused.error_code == ErrorCode.INVALID_REQUEST
             assert "--accept-loss" in str(refused.error_message)
             named = [p.partition_index for t in refused.topics for p in t.partitions]
@@ -230,13 +233,13 @@ async def test_an_empty_directory_in_place_of_the_only_replicas_is_refused_until
             assert not list(path.iterdir())
         unknown = TopicPartition("t", 99)
         for accepted in ([unknown], [*lost, unknown]):
-            refused = await alter(client, DirectoryAction.READMIT, path, *accepted)
+            refused = await alter(client, DirectoryAction.ONLINE, path, *accepted)
             assert refused.error_message == (
                 f"t-99 would not be lost with {path}, but {lost[0]}, {lost[1]} would: leave "
                 "out --accept-loss t-99"
             )
         assert not list(path.iterdir())
-        answer = await alter(client, DirectoryAction.READMIT, path, *lost)
+        answer = await alter(client, DirectoryAction.ONLINE, path, *lost)
         assert (answer.error_code, answer.was_formatted) == (0, True), answer
         states = [p.state for t in answer.topics for p in t.partitions]
         assert states == [ReplicaState.CREATED_EMPTY] * 2
@@ -259,11 +262,11 @@ async def test_the_only_replica_of_a_directory_replaced_before_the_start_waits_f
         assert node.broker is not None
         assert node.broker.replicas.lookup(*where) is None
         path = home.directories[1]
-        other = await alter(client, DirectoryAction.READMIT, path, TopicPartition("t", 7))
+        other = await alter(client, DirectoryAction.ONLINE, path, TopicPartition("t", 7))
         assert "t-7 is not a lost replica" in str(other.error_message)
-        asked = await alter(client, DirectoryAction.READMIT, path)
+        asked = await alter(client, DirectoryAction.ONLINE, path)
         assert [t.partitions[0].partition_index for t in asked.topics] == [where.partition]
-        answer = await alter(client, DirectoryAction.READMIT, path, where)
+        answer = await alter(client, DirectoryAction.ONLINE, path, where)
         assert answer.error_code == 0, answer
         await until(lambda: _leads(node, where))
 
@@ -366,10 +369,10 @@ async def test_a_directory_that_fails_while_it_is_announced_holds_up_no_other(
         changes, lifecycle = node.broker.directory_changes, node.broker.lifecycle
         register_again = lifecycle.register_again
 
-        def fail_first(readmitted: bytes | None = None) -> None:
+        def fail_first(recovered: bytes | None = None) -> None:
             assert changes.joining is not None
             changes.joining.executor.fail(OSError(5, "Input/output error"))
-            register_again(readmitted)
+            register_again(recovered)
 
         monkeypatch.setattr(lifecycle, "register_again", fail_first)
         answer = await add(client, tmp_path / "a")

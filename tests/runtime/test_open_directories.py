@@ -42,7 +42,7 @@ def test_the_end_of_a_node_does_not_touch_a_retired_disk_that_hangs() -> None:
     directories = OpenDirectories(machine, lambda _: None, 1.0)
     for path in ("/good", "/hung"):
         directories.open(path, None, is_vital=False)
-    directories.retire("/hung")
+    directories.remove("/hung")
     directories.close(0)
     released = {path: lock.is_released for path, lock in machine.locks.items()}
     assert released == {"/good": True, "/hung": False}

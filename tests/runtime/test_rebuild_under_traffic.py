@@ -17,7 +17,7 @@ from cluster_harness import (
     in_sync,
     running_cluster,
 )
-from test_readmission_under_traffic import PARTITIONS, TOPIC, Writer, read_all
+from test_directories_online_under_traffic import PARTITIONS, TOPIC, Writer, read_all
 from waiting import until
 
 from spindle.audit.findings import FindingKind

@@ -191,14 +191,14 @@ def change_between_jobs(
     assert node.broker is not None
     partition = node.broker.replicas.lookup("t", 0)
     assert partition is not None
-    go_on, changes = StreamedResponse.go_on, [change]
+    start, changes = StreamedResponse.start_next_job, [change]
 
-    def go_on_after_change(rest: StreamedResponse, done: Any, loan: Any) -> None:
+    def start_after_change(rest: StreamedResponse, done: Any, loan: Any) -> None:
         if changes:
             partition.directory.executor.submit_nowait(changes.pop(), partition)
-        go_on(rest, done, loan)
+        start(rest, done, loan)
 
-    monkeypatch.setattr(StreamedResponse, "go_on", go_on_after_change)
+    monkeypatch.setattr(StreamedResponse, "start_next_job", start_after_change)
 
 
 def remove_all(partition: Partition) -> None:
@@ -357,17 +357,17 @@ async def hanging(node: Node) -> AsyncIterator[tuple[Callable[[], None], asyncio
     assert partition is not None
     executor = partition.directory.executor
     assert isinstance(executor, SerialExecutor)
-    loop, begun, goes_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    loop, begun, may_continue = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
 
     def hang() -> None:
         loop.call_soon_threadsafe(begun.set)
-        goes_on.wait(30)
+        may_continue.wait(30)
 
     executor.wait_at_most(1.0)
     try:
         yield hang, begun
     finally:
-        goes_on.set()
+        may_continue.set()
 
 
 def give_up(node: Node) -> None:

@@ -51,7 +51,7 @@ class Answer:
         self.loan = pair.borrow_socket(may_wait=True)
 
     def start(self) -> None:
-        self.rest.go_on(self._ended, self.loan)
+        self.rest.start_next_job(self._ended, self.loan)
 
     def _ended(self, sent: PartialResponse | None, error: BaseException | None) -> None:
         if error is None:
@@ -216,7 +216,7 @@ async def test_jobs_that_are_queued_together_run_together_beside_busy_sockets() 
     order: list[str] = []
 
     class Busy(Unfinished):
-        def go_on(self) -> object:
+        def resume(self) -> object:
             order.append("socket")
             return self if len(order) < 100 else None
 

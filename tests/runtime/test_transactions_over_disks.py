@@ -168,7 +168,7 @@ async def test_a_directory_dies_under_transactions_and_comes_back(tmp_path: Path
             fail(victim, path)
             await until(lambda: len(registered(first, 2)) == 1)
             await writer.more()
-            await victim.broker.directory_changes.change(DirectoryAction.READMIT, str(path))
+            await victim.broker.directory_changes.change(DirectoryAction.ONLINE, str(path))
             await until(lambda: in_sync(first))
             await writer.more()
         finally:

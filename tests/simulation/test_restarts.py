@@ -38,7 +38,7 @@ def test_a_run_without_registration_leaves_the_directory_as_clean_as_it_was() ->
         simulation.loop.end()
 
 
-@pytest.mark.parametrize("action", [DirectoryAction.ADD, DirectoryAction.RETIRE])
+@pytest.mark.parametrize("action", [DirectoryAction.ADD, DirectoryAction.REMOVE])
 def test_a_change_of_directories_that_a_stop_breaks_off_is_no_failure_of_a_disk(
     action: DirectoryAction,
 ) -> None:

@@ -25,7 +25,7 @@ FIRST = {
     "lost checkpoints taken for a proof": 8,
 }
 # A retirement that a stop breaks off; a move asked for while the replica is offline; the end of the
-# faults between an empty disk and its re-admission; a heartbeat to a coordinator that loads.
+# faults between an empty disk and its return online; a heartbeat to a coordinator that loads.
 FAILED_ONCE = (210088, 210095, 210204, 210253)
 Run = Callable[[int], SimulationOutcome]
 
@@ -55,8 +55,8 @@ def stale(seed: int) -> SimulationOutcome:
     return simulate(only(seed, FaultRates(stale=0.5), Workload(), fault_s=8.0))
 
 
-def readmitted(seed: int) -> SimulationOutcome:
-    return simulate(only(seed, FaultRates(readmitted=0.5), Workload(), fault_s=8.0))
+def recovered(seed: int) -> SimulationOutcome:
+    return simulate(only(seed, FaultRates(recovered=0.5), Workload(), fault_s=8.0))
 
 
 def added(seed: int) -> SimulationOutcome:
@@ -90,7 +90,7 @@ RUNS = (
     cordoned,
     dead,
     stale,
-    readmitted,
+    recovered,
     added,
     cut_swap,
     moves_amid_changes,

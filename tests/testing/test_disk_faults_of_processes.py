@@ -71,7 +71,7 @@ def replace(disk: Disk) -> None:
         (replace, "EIO"),
     ],
 )
-@pytest.mark.parametrize("way_back", ["restart", "readmit"])
+@pytest.mark.parametrize("way_back", ["restart", "bring_online"])
 def test_a_write_takes_the_directory_offline_and_it_comes_back(
     cluster: Cluster, fault: Callable[[Disk], None], reason: str, way_back: str
 ) -> None:
@@ -85,17 +85,17 @@ def test_a_write_takes_the_directory_offline_and_it_comes_back(
     assert described(cluster, disk).error == ErrorCode.KAFKA_STORAGE_ERROR
     assert os.strerror(getattr(errno, reason)) in disk.node.log_file.read_text()
     disk.heal()
-    if way_back == "readmit":
+    if way_back == "bring_online":
         if fault is replace:
             with pytest.raises(DirectoryInUse, match="1 replica would be lost, because no other"):
-                disk.readmit()
-        assert disk.readmit(accept_loss=fault is replace) is (fault is replace)
+                disk.bring_online()
+        assert disk.bring_online(accept_loss=fault is replace) is (fault is replace)
     else:
         if fault is replace:
             disk.format()
         disk.node.restart()
         if fault is replace:
-            assert not disk.readmit(accept_loss=True)
+            assert not disk.bring_online(accept_loss=True)
     cluster.wait_until_in_sync()
     assert described(cluster, disk).error == ErrorCode.NONE
     send(cluster, [b"after"], partition=partition)

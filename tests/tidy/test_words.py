@@ -89,6 +89,14 @@ MODULES = frozenset(
 
 NAMES = frozenset(
     [
+        "break_off",
+        "go_on",
+        "goes_on",
+        "let_go",
+        "readmit",
+        "READMIT",
+        "RETIRE",
+        "Retired",
         "mend",
         "mend_all",
         "lose_power",

@@ -106,7 +106,7 @@ def break_a_disk(cluster: Cluster) -> None:
     disk.wait_until_offline()
     time.sleep(COMES_BACK_AFTER_S - FAILS_AFTER_S)
     disk.heal()
-    disk.readmit()
+    disk.bring_online()
 
 
 def lines_of(screen: str) -> list[list[tuple[str, Style]]]:

@@ -73,8 +73,8 @@ def not_of_its_codec(random: Random, now_ms: int) -> bytes:
 def bomb(random: Random, now_ms: int) -> bytes:
     """Return a batch of one record that unpacks to a size on either side of a broker's limits.
 
-    Half of them announce a timestamp that their record does not have, so that a search by time goes
-    on to the next batch.
+    Half of them announce a timestamp that their record does not have, so that a search by time
+    continues with the next batch.
     """
     codec, size_bytes = random.choice(_BOMBS)
     max_timestamp = now_ms + random.choice((0, _LIE_MS))

@@ -85,8 +85,8 @@ class FuzzPlan:
     """The work of a run. With `first_case` and `last_case` a part of a run is repeated.
 
     `most_latency_ms` is what a request of the canary may take without the load of the machine. The
-    run goes on after `seconds` until it has made `min_cases` and `min_canary_requests`: a slow
-    machine makes few of them in a time.
+    run continues after `seconds` until it has made `min_cases` and `min_canary_requests`, because a
+    slow machine makes few of them.
     """
 
     host: str
@@ -244,7 +244,7 @@ class FuzzRun:
             growth.check(grown)
 
     async def _tend(self, gardener: RawConnection) -> None:
-        """Put back the topics that attackers delete."""
+        """Create topics again that attackers delete."""
         while not self.is_over:
             await asyncio.sleep(_GARDEN_S)
             await self._plant(gardener)

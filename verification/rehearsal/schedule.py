@@ -27,7 +27,7 @@ class PlannedFault(StrEnum):
     SLOW = "slow down"
     TEAR = "tear a write of"
     REPLACE = "replace"
-    READMIT = "heal and re-admit"
+    BRING_ONLINE = "heal and bring online"
     KILL = "kill"
     CUT_POWER = "cut the power of"
     PAUSE = "pause"
@@ -70,7 +70,7 @@ _HARMLESS: Final = (
 _OF_DISKS: Final = (
     *_DISK_FAULTS,
     PlannedFault.REPLACE,
-    PlannedFault.READMIT,
+    PlannedFault.BRING_ONLINE,
     PlannedFault.CORDON,
     PlannedFault.MOVE,
 )
@@ -99,14 +99,14 @@ class Episode:
     """The steps while one broker suffers, and the time until it is healed.
 
     Attributes:
-        with_readmission: at the end, a running broker re-admits its offline directories; otherwise
-            a restart brings them back.
+        brings_online: at the end, a running broker brings its directories back online; otherwise a
+            restart brings them back.
     """
 
     victim: int
     steps: tuple[FaultStep, ...]
     rest_s: float
-    with_readmission: bool
+    brings_online: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class FaultSchedule:
         for number, episode in enumerate(self.episodes, 1):
             lines.append(f"episode {number}, broker {episode.victim} suffers")
             lines += [f"  {step}" for step in episode.steps]
-            way = "by re-admission" if episode.with_readmission else "by a restart"
+            way = "by bringing it online" if episode.brings_online else "by a restart"
             lines.append(f"  after {episode.rest_s:.2f} s: heal everything, directories {way}")
         return "\n".join(lines)
 
@@ -155,7 +155,7 @@ def _draw_episode(random: Random) -> Episode:
             disk = random.choice(sorted(broken))
             broken.remove(disk)
             hurt = [other for other in hurt if other != disk]
-            steps.append(_step(random, PlannedFault.READMIT, victim, disk))
+            steps.append(_step(random, PlannedFault.BRING_ONLINE, victim, disk))
         elif roll < 0.8:
             step = _step(random, random.choice(_DISK_FAULTS), victim)
             # An empty metadata directory makes a voter another one, and the quorum would lose it.

@@ -70,7 +70,7 @@ class Conductor:
             time.sleep(step.pause_s)
             self._do(step)
         time.sleep(episode.rest_s)
-        self.heal_all(with_readmission=episode.with_readmission)
+        self.heal_all(brings_online=episode.brings_online)
 
     def _do(self, step: FaultStep) -> None:
         node = self._cluster.broker(step.broker)
@@ -93,7 +93,7 @@ class Conductor:
             PlannedFault.SLOW: lambda: disk.slow(_SLOW_MS),
             PlannedFault.TEAR: lambda: disk.tear("fail"),
             PlannedFault.REPLACE: disk.replace,
-            PlannedFault.READMIT: lambda: self._heal_and_readmit(disk),
+            PlannedFault.BRING_ONLINE: lambda: self._heal_and_bring_online(disk),
             PlannedFault.KILL: lambda: self._kill(node, later_s),
             PlannedFault.CUT_POWER: lambda: self._cut_power(node, later_s),
             PlannedFault.PAUSE: lambda: self._pause(node, later_s),
@@ -141,16 +141,16 @@ class Conductor:
 
     # -- directories
 
-    def _heal_and_readmit(self, disk: Disk) -> None:
+    def _heal_and_bring_online(self, disk: Disk) -> None:
         try:
             disk.wait_until_offline(_NOTICED_S)
         finally:
             disk.heal()
-        self._readmit(disk)
+        self._bring_online(disk)
 
-    def _readmit(self, disk: Disk) -> None:
-        kind = "an empty directory" if disk.readmit() else "a directory with its logs"
-        self.note(f"  broker {disk.node.node_id} has re-admitted {disk.path.name}, {kind}")
+    def _bring_online(self, disk: Disk) -> None:
+        kind = "an empty directory" if disk.bring_online() else "a directory with its logs"
+        self.note(f"  broker {disk.node.node_id} has brought {disk.path.name} back online, {kind}")
 
     def _cordon(self, node: NodeHandle, path: str | None) -> None:
         operation = AlterConfigOpType.DELETE if path is None else AlterConfigOpType.SET
@@ -190,12 +190,12 @@ class Conductor:
 
     # -- the end of an episode
 
-    def heal_all(self, *, with_readmission: bool) -> None:
+    def heal_all(self, *, brings_online: bool) -> None:
         """End all faults, bring everything up, and wait until all replicas are in sync.
 
         Args:
-            with_readmission: running brokers re-admit directories, new disks included; otherwise
-                they are restarted.
+            brings_online: running brokers bring directories back online, new disks included;
+                otherwise they are restarted.
         """
         self.note("everything is healed")
         self._cluster.heal_network()
@@ -204,11 +204,11 @@ class Conductor:
                 node.resume()
             for disk in node.disks:
                 disk.heal()
-                if not with_readmission:
+                if not brings_online:
                     _format_if_new(disk)
         self._start_ended()
         for node in self._cluster.nodes:
-            self._bring_back(node, with_readmission=with_readmission)
+            self._bring_back(node, brings_online=brings_online)
             try:
                 self._cordon(node, None)
             except KafkaException as refused:
@@ -225,7 +225,7 @@ class Conductor:
                 node.start()
         self._cluster.await_ready(self._cluster.nodes)
 
-    def _bring_back(self, node: NodeHandle, *, with_readmission: bool) -> None:
+    def _bring_back(self, node: NodeHandle, *, brings_online: bool) -> None:
         """Bring back offline directories of a node, or a node that the others do not know.
 
         A node that ends as late as this is started again: it noticed a fault before all was healed.
@@ -233,21 +233,21 @@ class Conductor:
         ends_s = time.monotonic() + _ENDED_S
         while True:
             try:
-                return self._bring_back_once(node, with_readmission=with_readmission)
+                return self._bring_back_once(node, brings_online=brings_online)
             except ClientError:
                 if time.monotonic() > ends_s:
                     raise
                 time.sleep(_ASK_AGAIN_S)
                 self._start_ended()
 
-    def _bring_back_once(self, node: NodeHandle, *, with_readmission: bool) -> None:
+    def _bring_back_once(self, node: NodeHandle, *, brings_online: bool) -> None:
         with self._client() as client:
             views = client.describe_log_dirs().get(node.node_id)
         failed = {view.path for view in views or () if view.error is not ErrorCode.NONE}
-        if with_readmission and views is not None:
+        if brings_online and views is not None:
             for disk in node.disks:
                 if str(disk.path) in failed:
-                    self._readmit(disk)
+                    self._bring_online(disk)
                     failed.remove(str(disk.path))
         new = [disk for disk in node.disks if disk.directory_id is None]
         if views is None or failed or new:

@@ -56,11 +56,13 @@ class TransactionalThread(ClientThread):
         while not self.is_over.is_set():
             try:
                 producer = self.new_instance()
-                goes_on = True
-                while goes_on and not self.is_over.wait(_PAUSE_S):
+                may_continue = True
+                while may_continue and not self.is_over.wait(_PAUSE_S):
                     count += 1
                     is_abort = count % _ABORT_EVERY == 0
-                    goes_on = self.transact(producer, f"{self.name}/{count}", is_abort=is_abort)
+                    may_continue = self.transact(
+                        producer, f"{self.name}/{count}", is_abort=is_abort
+                    )
             except (KafkaException, TimeoutError):
                 # The outcome is not known, or it is an abort: the next instance fences this one.
                 self.is_over.wait(_PAUSE_S)
@@ -88,7 +90,7 @@ class TransactionalThread(ClientThread):
                 return
 
     def transact(self, producer: Producer, name: str, *, is_abort: bool) -> bool:
-        """Carry out one transaction; return False if a new instance has to go on."""
+        """Run one transaction; return False if a new instance must continue."""
         raise NotImplementedError
 
     def end(self, producer: Producer, name: str, *, is_abort: bool) -> None:
@@ -218,7 +220,7 @@ class CopierThread(TransactionalThread):
 def within(timeout_s: float, call: Callable[[], object]) -> None:
     """Make a call that may never return; give up after `timeout_s`, as if the client were killed.
 
-    `send_offsets_to_transaction` ignores its timeout, and may wait for ever for a coordinator that
+    `send_offsets_to_transaction` ignores its timeout, and may wait forever for a coordinator that
     was restarted (https://github.com/confluentinc/librdkafka/issues/5456).
 
     Raises:

@@ -71,7 +71,7 @@ class Admin:
                 # An attempt whose answer was lost. Only one admin is at work.
                 topic_id = await self._client.topic_id(name)
                 if topic_id in self._deleted:
-                    topic_id = None  # the node that was asked has not heard of it yet
+                    topic_id = None  # the queried node does not know it yet
             if topic_id is not None:
                 self._history.note(f"{name} is created with id {uuid_text(topic_id)}")
                 self.waits_for = "nothing"

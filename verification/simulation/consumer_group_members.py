@@ -152,7 +152,7 @@ class ConsumerGroupMember:
         return f"{self.name}.{self._lives}"
 
     async def run(self, is_rough: Callable[[], bool], now_s: Callable[[], float]) -> None:
-        """Take part for ever, in one life after the other."""
+        """Take part forever, in one life after the other."""
         while True:
             await self.live(is_rough, now_s)
 

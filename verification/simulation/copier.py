@@ -74,7 +74,7 @@ class Copier:
         return "nothing" if self._producer is None else self._producer.waits_for
 
     async def run(self, is_rough: Callable[[], bool]) -> None:
-        """Copy for ever; abort, crash and pause at times while it `is_rough`."""
+        """Copy forever; abort, crash and pause at times while it `is_rough`."""
         while True:
             self._producer = self._new_producer()
             try:
@@ -212,7 +212,7 @@ class Copier:
         return True
 
     async def _heartbeat(self) -> bool:
-        """Return whether the generation goes on."""
+        """Return whether the generation continues."""
         response = await self._link.ask(
             HeartbeatRequest(
                 group_id=self._group_id,

@@ -1,4 +1,4 @@
-"""A node that hears of several committed changes at once, as one that was busy or behind does.
+"""A node that learns several committed changes at once, as a busy or lagging node does.
 
 Committed batches of the metadata are kept for a while and then handed on together, so that the
 node's broker reacts to one delta where others react to several.
@@ -50,7 +50,7 @@ class HeldMetadata:
         self._snapshot(snapshot_id, content)
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """Release first: a node that leads has to have heard of everything before its epoch."""
+        """Release first: a leader must know everything before its epoch."""
         self._release()
         self._leader_change(leader)
 

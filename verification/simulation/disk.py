@@ -157,15 +157,15 @@ class SimulatedDisks(MemoryFileSystem):
         hang = self._hanging.get(path)
         return hang is not None and bool(hang.waiting)
 
-    def when_released(self, path: str, go_on: Callable[[], None]) -> None:
+    def when_released(self, path: str, resume: Callable[[], None]) -> None:
         """Call back when the directory, which hangs, works again."""
-        self._hanging[path].waiting.append(go_on)
+        self._hanging[path].waiting.append(resume)
 
     def release(self, path: str) -> None:
         """Let the directory work again."""
         hang = self._hanging.pop(path, None)
-        for go_on in hang.waiting if hang is not None else ():
-            go_on()
+        for resume in hang.waiting if hang is not None else ():
+            resume()
 
     def release_all(self) -> None:
         """Let all directories work again."""

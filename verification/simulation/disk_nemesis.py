@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from verification.simulation.nemesis import Nemesis
 
 _CHANGED_S: Final = 10.0
-"""A directory that the controller does not hear of is not in use either; nobody waits longer."""
+"""A directory that the controller does not know is not in use either; stop waiting."""
 _ERRORS: Final = (errno.EIO, errno.EIO, errno.ENODEV, errno.EACCES)
 
 
@@ -73,7 +73,7 @@ class DiskNemesis:
             (chances.shuffled, self._shuffle),
             (chances.checkpoints, self._lose_checkpoints),
             (chances.outage, self._kill_all),
-            (chances.readmitted, self._let_recover),
+            (chances.recovered, self._let_recover),
             (chances.added, self._add),
         )
 
@@ -292,16 +292,16 @@ class DiskNemesis:
             node, path = place
             node.machine.disks.faults.append(Fault(path))
             self._history.note(f"{node}: {path} dies")
-            self._nemesis.later(self._readmit(node, path))
+            self._nemesis.later(self._bring_online(node, path))
 
-    async def _readmit(self, node: SimulatedNode, path: str) -> None:
-        """Re-admit or retire a directory; a restart brings back what cannot be re-admitted."""
+    async def _bring_online(self, node: SimulatedNode, path: str) -> None:
+        """Bring a directory back online or remove it; otherwise restart the node."""
         disks, life = node.machine.disks, node.life
         await self._wait(3.0)
         is_lost = path in node.offline_directories and self._random.random() < 0.5
         is_lost = is_lost and self._can_spare(node) and node.life is life
         if is_lost and self._random.random() < 0.5:
-            await self.alter(node, DirectoryAction.RETIRE, path)
+            await self.alter(node, DirectoryAction.REMOVE, path)
             disks.heal(path)
             if node.life is life:
                 await self.alter(node, DirectoryAction.ADD, path)
@@ -311,14 +311,14 @@ class DiskNemesis:
             self._history.note(f"{node} has an empty disk at {path}")
         disks.heal(path)
         if node.life is life:
-            await self.alter(node, DirectoryAction.READMIT, path)
+            await self.alter(node, DirectoryAction.ONLINE, path)
         await self._wait(2.0)
         await self._end(node)
         self.format_empty(node)
         await self._nemesis.restart(node, self._random.uniform(0.05, 1.0))
 
     def format_empty(self, node: SimulatedNode) -> None:
-        """Format the disks that replaced others and were not re-admitted: no start would."""
+        """Format replacement disks that were not brought online, because no start would."""
         disks = node.machine.disks
         with disks.observed():
             paths = [p for p in node.data_directories if not disks.exists(meta_properties_path(p))]
@@ -331,7 +331,7 @@ class DiskNemesis:
             self._nemesis.later(self._add_and_retire(node))
 
     async def _add_and_retire(self, node: SimulatedNode) -> None:
-        """Add a directory; one that has no replicas is retired after a while, maybe."""
+        """Add a directory; one that has no replicas is removed after a while, maybe."""
         disks, path = node.machine.disks, f"/more{self._random.randint(1, 3)}"
         with disks.observed():
             disks.make_directories(path)
@@ -339,7 +339,7 @@ class DiskNemesis:
         await self.alter(node, DirectoryAction.ADD, path)
         await self._wait(4.0)
         if self._random.random() < 0.5:
-            await self.alter(node, DirectoryAction.RETIRE, path)
+            await self.alter(node, DirectoryAction.REMOVE, path)
 
     async def alter(self, node: SimulatedNode, action: DirectoryAction, path: str) -> None:
         """Let a running node change its directories, and wait a while for the end of that."""

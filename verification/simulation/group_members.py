@@ -1,7 +1,7 @@
 """Members of a classic group: they join, sync, heartbeat, commit, leave and crash.
 
-Next to them somebody uses their member ids on connections of its own, as administrators and faulty
-clients do.
+Beside them, another client uses their member ids on its own connections, as administrators and
+faulty clients do.
 """
 
 import asyncio
@@ -149,7 +149,7 @@ class GroupMember:
         return f"{self._oracle.group_id}: {self.name or 'a member'}: {self._link.waits_for}"
 
     async def run(self, is_rough: Callable[[], bool], now_s: Callable[[], float]) -> None:
-        """Take part for ever; leave and crash at times while it `is_rough`."""
+        """Take part forever; leave and crash at times while it `is_rough`."""
         while True:
             joined = await self._join()
             if joined is not None and await self._sync(joined):

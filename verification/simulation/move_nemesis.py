@@ -1,4 +1,4 @@
-"""Moves that are cut short, and moves while directories are added, retired and re-admitted."""
+"""Interrupted moves, and moves while directories are added, removed and brought online."""
 
 import asyncio
 from random import Random
@@ -112,9 +112,9 @@ class MoveNemesis:
     # -- moves while directories come and go
 
     async def _move_amid_changes(self, node: SimulatedNode, *, is_one_to_fail: bool) -> None:
-        """Add a directory, then move replicas there while it is retired, on slow disks.
+        """Add a directory, then move replicas there while it is removed, on slow disks.
 
-        If a directory fails meanwhile, it is re-admitted, and the node is restarted at the end.
+        If a directory fails meanwhile, it is brought online, and the node is restarted at the end.
         """
         random, disks, life = self._random, node.machine.disks, node.life
         path = f"/more{random.randint(1, 3)}"
@@ -125,13 +125,13 @@ class MoveNemesis:
         slow = random.sample([path, *node.config.log_dirs], 2)
         for name in slow:
             disks.slowness_s[name] = random.uniform(0.1, 1.0)
-        works = [self._after(node, DirectoryAction.RETIRE, path)]
+        works = [self._after(node, DirectoryAction.REMOVE, path)]
         works += [self._move_later(node, path) for _ in range(random.randint(1, 3))]
         if is_one_to_fail:
             failing = random.choice(node.data_directories)
             disks.faults.append(Fault(failing))
             self._history.note(f"{node}: {failing} dies while replicas move")
-            works.append(self._readmit_later(node, failing))
+            works.append(self._bring_online_later(node, failing))
         await asyncio.gather(*works)
         for name in slow:
             disks.slowness_s.pop(name, None)
@@ -155,11 +155,11 @@ class MoveNemesis:
         if target is not None and moved is not None:
             await asyncio.wait([self._begin_move(node, moved[0], target)], timeout=_MOVED_S)
 
-    async def _readmit_later(self, node: SimulatedNode, path: str) -> None:
+    async def _bring_online_later(self, node: SimulatedNode, path: str) -> None:
         await asyncio.sleep(self._random.uniform(0.5, 3.0))
         node.machine.disks.heal(path)
         if path in node.offline_directories:
-            await self._disks.alter(node, DirectoryAction.READMIT, path)
+            await self._disks.alter(node, DirectoryAction.ONLINE, path)
 
     # -- parts
 

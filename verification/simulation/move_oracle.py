@@ -103,7 +103,7 @@ def _hosts(simulated: SimulatedNode, cut: CutSwap) -> bool:
 
 
 def unfinished_move(simulated: SimulatedNode, broker: BrokerServer) -> str | None:
-    """Return a move or rebuild that goes on, or what a move has left behind; None without any."""
+    """Return a running move or rebuild, or the remains of a move; None without any."""
     replicas = broker.replicas
     for rebuild in replicas.rebuilds:
         if rebuild.is_under_way:

@@ -108,7 +108,7 @@ class Nemesis:
         self._folders.disturb(_PERIOD_S * 4)
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Go on with the work beside all others, until everything is healed."""
+        """Continue the work beside the other disturbances, until everything is healed."""
         task = self._loop.create_task(work)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))

@@ -1,6 +1,6 @@
 """A network of connections that behave as TCP does: bytes arrive late, in order, or never.
 
-A lost segment is one that comes later; a cut holds what is under way until it heals; a broken
+A lost segment is one that comes later; a cut holds segments in flight until it heals; a broken
 connection shows both ends an error, at different times; one that has gone silent never does, as
 where a box in between has forgotten it. A host that lost its power is silent until it serves again;
 from then on it resets old connections on which something comes. Cuts have a direction. A request

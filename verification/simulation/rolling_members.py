@@ -200,7 +200,7 @@ class ClassicLife:
         # As in Kafka, a coordinator that loads the group answers each heartbeat without an error.
         is_loaded = self._oracle.leader_epoch() == self._synced_epoch
         if (answer is not None and is_loaded) or self._must_join:
-            # It goes on reading until it has joined again; one that was lost owns nothing now.
+            # It continues to read until it has joined again; one that was lost owns nothing now.
             self._oracle.confirmed(self, asked_s)
 
     async def _leave(self) -> None:
@@ -237,7 +237,7 @@ class RollingMember:
         self._verdict = verdict
 
     async def run(self, is_rough: Callable[[], bool], now_s: Callable[[], float]) -> None:
-        """Live one life after the other, for ever."""
+        """Live one life after the other, forever."""
         lives = 0
         while True:
             lives += 1

@@ -83,11 +83,11 @@ class FaultRates:
         fill: a directory runs full, in the middle of a write; later it has space, at a restart.
         readonly: a directory cannot be written any more until a restart.
         stale: a log directory fails or its process is killed, and it returns with old content.
-        readmitted: a log directory fails and is re-admitted while its node runs, empty or not.
-        added: a running node gets one more directory, which it may have to retire later.
+        recovered: a log directory fails and is brought online while its node runs, empty or not.
+        added: a running node gets one more directory, which it may have to remove later.
         cut_swap: a process is killed in the swap of a move, and its next start may miss the source
             or the target.
-        moves_amid_changes: replicas move to a directory that is added and retired meanwhile.
+        moves_amid_changes: replicas move to a directory that is added and removed meanwhile.
         rebuilt: a follower is rebuilt from its leader; its process may be killed, its directory
             fail, or the rebuild be cancelled meanwhile.
         audited: files of a directory are damaged while its node is down, and `audit --apply` runs.
@@ -117,7 +117,7 @@ class FaultRates:
     fill: float = 0.0
     readonly: float = 0.0
     stale: float = 0.0
-    readmitted: float = 0.0
+    recovered: float = 0.0
     added: float = 0.0
     shuffled: float = 0.0
     cut_swap: float = 0.0
@@ -139,7 +139,7 @@ class FaultRates:
 
         Then the cluster keeps its promises only with the ELR (KIP-966).
         """
-        return bool(self.cut_power or self.replace or self.stale or self.readmitted)
+        return bool(self.cut_power or self.replace or self.stale or self.recovered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +317,7 @@ def draw_disks(seed: int) -> Scenario:
         stale=sometimes(0.2, 0.3),
         shuffled=sometimes(0.2, 0.3),
         hold_metadata=sometimes(0.2, 0.5),
-        readmitted=sometimes(0.4, 0.3),
+        recovered=sometimes(0.4, 0.3),
         added=sometimes(0.3, 0.3),
         audited=0.3 if Random(f"audited {seed}").random() < 0.15 else 0.0,
     )

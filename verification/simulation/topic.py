@@ -9,7 +9,7 @@ from spindle.common.uuids import Uuid
 class Topic:
     """`is_deleted` from the moment at which its deletion was first asked for.
 
-    `may_lose`: somebody may ask for an unclean election. `may_trim`: old records may be deleted.
+    `may_lose`: an unclean election may be requested. `may_trim`: old records may be deleted.
     """
 
     name: str

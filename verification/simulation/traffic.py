@@ -157,7 +157,7 @@ class SimulatedTraffic:
         return None if all(task.done() for task in self._movers) else "the admins of directories"
 
     def end_administration(self) -> None:
-        """Change the cluster no more; producers and consumers go on."""
+        """Stop changing the cluster; producers and consumers continue."""
         self._is_administering = False
 
     def finish(self) -> None:
@@ -249,7 +249,7 @@ class SimulatedTraffic:
             index, removed = moves.randrange(topic.partitions), moves.choice(brokers)
             others = [broker_id for broker_id in brokers if broker_id != removed]
             # Several times in a row: each removal begins a leader epoch, so that a leader which
-            # hears of all of them at once misses epochs.
+            # learns all of them at once misses epochs.
             for _ in range(moves.choice((1, 2, 3))):
                 await admin.reassign(topic, index, others)
                 await asyncio.sleep(moves.choice((0.0, 0.05, 0.3)))

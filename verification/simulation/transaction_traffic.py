@@ -1,8 +1,7 @@
 """Transactional producers, exactly-once copiers, and readers with both isolation levels.
 
 Producers write to the ledger, copiers copy it. Producers hang in the middle of a transaction, and
-go on after a newer instance has taken their place. The history of all of them is checked at the
-end.
+continue after a newer instance has replaced them. The history of all of them is checked at the end.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Voters of a dynamic quorum that are removed and added, as an operator does it (KIP-853).
 
 A controller is known by its id and the id of its metadata directory: one that has lost its disk is
-another voter. It may lose it only while nobody else is missing and no change is under way:
+another voter. It may lose it only while no other voter is missing and no change is running:
 otherwise nothing might ever be committed again.
 """
 

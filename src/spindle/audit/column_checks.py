@@ -90,8 +90,8 @@ class ColumnChecks:
         self._times = TimeIndexChecks(
             findings, path.with_suffix(TIME_INDEX_SUFFIX), time_index, base, is_trimmed=is_finished
         )
-        self._offsets.go_on(prefix)
-        self._times.go_on(prefix)
+        self._offsets.skip(prefix)
+        self._times.skip(prefix)
         self._index_tail: IndexTail | None = None
         self._size_bytes = 0
         self._batch_count = prefix.batch_count

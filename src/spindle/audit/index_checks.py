@@ -113,7 +113,7 @@ class OffsetIndexChecks:
         self._is_start = np.zeros(positions.size, bool)
         self._found_at = np.full(positions.size, -1, np.int64)
 
-    def go_on(self, prefix: SoundPrefix) -> None:
+    def skip(self, prefix: SoundPrefix) -> None:
         """Begin after batches whose entries are known to be right."""
         self._last_batch = prefix.last_position
         self._is_start[: prefix.starts_seen] = True
@@ -215,7 +215,7 @@ class TimeIndexChecks:
         self.batch_positions = np.full(timestamps.size, -1, np.int64)
         self._greatest = _NOTHING_SEEN
 
-    def go_on(self, prefix: SoundPrefix) -> None:
+    def skip(self, prefix: SoundPrefix) -> None:
         """Begin after batches whose entries are known to be right."""
         self._greatest = prefix.greatest_timestamp
         self._is_right[: prefix.times_seen] = True

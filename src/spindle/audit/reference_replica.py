@@ -49,7 +49,7 @@ def right_replica(
     def is_sound(index: int) -> bool:
         return not any(f.kind.severity is Severity.ERROR for f in group[index].findings)
 
-    def goes_on(index: int) -> tuple[bool, bool, int]:
+    def continuity(index: int) -> tuple[bool, bool, int]:
         """Return the evidence that the history of a replica is the one that continued."""
         node = group[index].place.node_id
         return node is not None and node == leader, node in in_sync, group[index].latest_epoch
@@ -67,8 +67,8 @@ def right_replica(
             return "agrees with another replica" if count == 1 else f"agrees with {count} others"
         if is_sound(index) and not is_sound(rival):
             return "has no damage of its own"
-        if has_diverged and goes_on(index) > goes_on(rival):
-            is_leader, is_in_sync, _ = goes_on(index)
+        if has_diverged and continuity(index) > continuity(rival):
+            is_leader, is_in_sync, _ = continuity(index)
             if is_leader:
                 return "leads the partition, with other leader epochs"
             return "is in sync" if is_in_sync else "has the newest leader epoch"
@@ -77,7 +77,12 @@ def right_replica(
     candidates = sorted({index for index, _ in different})
     best = max(
         candidates,
-        key=lambda index: (votes[index], is_sound(index), goes_on(index), group[index].end_offset),
+        key=lambda index: (
+            votes[index],
+            is_sound(index),
+            continuity(index),
+            group[index].end_offset,
+        ),
     )
     reasons = [is_better(best, index) for index in candidates if (index, best) in different]
     return RightReplica(best, reasons[0], all(reasons))

@@ -11,7 +11,7 @@ class Authorizer(Protocol):
     A principal is a text such as `User:alice`, a host the address of the client.
 
     Attributes:
-        is_active: False if everything is allowed to everybody, so that nothing needs to be asked.
+        is_active: False if everything is allowed, so that no check is needed.
     """
 
     is_active: bool

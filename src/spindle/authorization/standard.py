@@ -23,7 +23,7 @@ class StandardAuthorizer:
     """Decides by super users and by the ACLs of the metadata.
 
     An ACL that denies comes first. Without any ACL of a resource, `allow_everyone` decides. Before
-    the metadata are loaded, only super users are let in.
+    the metadata is loaded, only super users have access.
 
     Args:
         super_users: principals that may do everything.
@@ -65,7 +65,7 @@ class StandardAuthorizer:
         self._found_any.clear()
 
     def complete_load(self) -> None:
-        """Decide about others than super users, too: all ACLs that were committed are here."""
+        """Decide for all users from now on: all committed ACLs are loaded."""
         self._is_loaded = True
 
     @property
@@ -101,7 +101,7 @@ class StandardAuthorizer:
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType
     ) -> bool:
         # Kafka asks for a resource of this name, to let in super users and, if there are no ACLs,
-        # everybody.
+        # all.
         if self.allows(principal, host, operation, resource_type, "hardcode", is_logged=False):
             return True
         key = (principal, host, operation, resource_type)

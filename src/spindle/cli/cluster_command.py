@@ -8,6 +8,7 @@ import click
 
 from spindle.cli.client_options import COMMAND_CONFIG, SERVERS
 from spindle.cli.failure import CommandFailed
+from spindle.cli.option_names import with_option_names
 from spindle.cli.tools.bootstrap import connect, properties_of
 from spindle.cli.tools.failures import FAILURES, failure
 from spindle.cli.tools.options import WHERE_IS_THE_CLUSTER
@@ -45,4 +46,4 @@ def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _with_notes(text: str, error: BaseException) -> str:
     """Return the text of a failure, and below it the notes that an operation has added."""
-    return "\n".join([text, *getattr(error, "__notes__", ())])
+    return with_option_names("\n".join([text, *getattr(error, "__notes__", ())]))

@@ -69,6 +69,16 @@ _UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
 _DURATION: Final = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?")
 
 
+def option_text(duration_ms: int) -> str:
+    """Return a duration as it is written on a command line, such as `1d12h`."""
+    parts = []
+    for unit, unit_ms in _UNITS_MS.items():
+        count, duration_ms = divmod(duration_ms, unit_ms)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts)
+
+
 class DurationMs(click.ParamType[int]):
     """A duration of at least one second, as an option that gives milliseconds."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from spindle.cli.option_names import with_option_names
 from spindle.common.text import printable
 from spindle.operations.cancellation import Cancellation, Cancelled
 from spindle.operations.events import OnProgress, ProgressEvent
@@ -32,9 +33,9 @@ def printing(
         if not is_writable:
             return
         if as_json:
-            text = json.dumps({**common, "event": event.event, **event.facts})
+            text = with_option_names(json.dumps({**common, "event": event.event, **event.facts}))
         else:
-            text = "\n".join(map(printable, event.text.split("\n")))
+            text = "\n".join(map(printable, with_option_names(event.text).split("\n")))
         try:
             click.echo(text)
         except OSError:

@@ -42,12 +42,12 @@ class OperationsView:
 
 @dataclass(frozen=True, slots=True)
 class DiskWork:
-    """The work of a directory, which only brokers of Spindle tell.
+    """The activity of a directory, which only brokers of Spindle report.
 
     Attributes:
         operations: reads, writes and syncs.
         busy_ns: the time of the I/O thread in jobs since the start of the broker.
-        hang_ms: the time for which the disk has not answered.
+        hang_ms: the time for which the disk has not responded.
     """
 
     queue_length: int
@@ -162,7 +162,7 @@ class BrokerDisks:
 
     Attributes:
         steady_ms: a clock for the time between two answers of the broker.
-        rebuilds: those under way, and the last that ended.
+        rebuilds: the running ones, and the last that ended.
         damages: the replicas whose records cannot be read, as far as the broker has met them.
         broker_epoch: counters begin anew with another one.
         move_limit_bytes_per_second: the throttle of moves; None if there is none, or it is

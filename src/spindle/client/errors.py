@@ -56,6 +56,10 @@ _DENIED: Final = frozenset(
 )
 
 
+class RefusedWithoutText(ApiError):
+    """A refusal without a text of the broker: the message names only the subject."""
+
+
 def raise_for(number: int, subject: str, message: str | None = None) -> None:
     """Raise `ApiError` with this subject unless the code is that of success."""
     if number != 0:
@@ -67,10 +71,10 @@ def error_for(number: int, subject: str, message: str | None = None) -> ApiError
     code = ErrorCode(number)
     if not message and code in _DENIED:
         message = "the user is not authorized"
-    detail = f"{subject}: {message}" if message else subject
-    if code != number:
-        detail = f"{detail} (error code {number})"
-    return ApiError(code, detail)
+    unknown = f" (error code {number})" if code != number else ""
+    if message:
+        return ApiError(code, f"{subject}: {message}{unknown}")
+    return RefusedWithoutText(code, f"{subject}{unknown}")
 
 
 def is_worth_retrying(error: BaseException) -> bool:

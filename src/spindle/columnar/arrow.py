@@ -53,7 +53,7 @@ class HeaderScratch:
         self._max_bytes = -1
 
     def reserve(self, max_bytes: int) -> None:
-        """Make room for the headers of records of so many bytes."""
+        """Make room for the headers of records of this size in bytes."""
         if max_bytes <= self._max_bytes:
             return
         self._max_bytes = max_bytes

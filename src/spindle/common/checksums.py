@@ -24,4 +24,4 @@ def _extension() -> Callable[..., int]:
 
 
 crc32c: Final = _extension()
-"""Return the CRC-32C of bytes, going on from that of the bytes before them (0 without any)."""
+"""Return the CRC-32C of bytes, continued from the CRC of earlier bytes (0 for none)."""

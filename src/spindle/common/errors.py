@@ -276,7 +276,7 @@ def is_out_of_descriptors(error: object) -> bool:
 class LogDirectoryFailed(Exception):
     """An I/O error took a log directory offline (KIP-112, KIP-858).
 
-    It stays so until it is re-admitted, or until a restart.
+    It stays so until it is brought back online, or until a restart.
 
     Attributes:
         at_ms: when it failed, in ms since the epoch; 0 if that is unknown.

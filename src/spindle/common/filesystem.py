@@ -44,7 +44,7 @@ def _open(path: str, flags: int, mode: int = 0o644) -> int:
 
 
 def _write_at(fd: int, data: memoryview, position: int) -> None:
-    """Write all of the data; a disk that takes nothing, without an error, has failed as well."""
+    """Write all of the data; a disk that writes nothing without an error has failed as well."""
     done = 0
     while done < len(data):
         count = os.pwrite(fd, data[done:], position + done)
@@ -226,7 +226,7 @@ class OsFileSystem:
                 shutil.rmtree(path)
                 return
             except FileNotFoundError:
-                # Somebody else has removed an entry of the tree meanwhile, or there is no tree.
+                # Another process has removed an entry of the tree meanwhile, or there is no tree.
                 if not self.exists(path):
                     raise
 

@@ -37,7 +37,7 @@ class File(Protocol):
     def reserve(self, size_bytes: int, position: int, /) -> bool:
         """Reserve disk space for this range; the size of the file stays as it is.
 
-        `truncate`, also to the present size, gives back what is reserved behind the end.
+        `truncate`, also to the present size, frees the space reserved after the end.
 
         Returns:
             False if the file system cannot do that.

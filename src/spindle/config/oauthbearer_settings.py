@@ -1,8 +1,7 @@
 """The settings of OAUTHBEARER on a listener: how its tokens are checked (KIP-255, KIP-768).
 
-Kafka's name of a callback handler selects the form. Kafka takes unsecured tokens where no class is
-named; here the class of the unsecured form has to be named, because with it everybody can be
-every user.
+Kafka's name of a callback handler selects the form. Without a class, Kafka accepts unsecured
+tokens. Spindle requires the name of their class, because with it any client can be any user.
 """
 
 from dataclasses import dataclass

@@ -60,7 +60,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(natural, start=1):
         line = line.lstrip(_BLANK)
         if not pending:
-            # A line that begins with a bare backslash may go on with a comment.
+            # A line that begins with a bare backslash may continue with a comment.
             first = number
             if not line or line[0] in "#!":
                 continue

@@ -92,7 +92,7 @@ class Shard(Protocol[RecordT, TimerKeyT, CompletionT]):
         records: Sequence[RecordT],
         out: CoordinatorResult[RecordT, TimerKeyT, CompletionT],
     ) -> None:
-        """Take note that the shard's own records were not appended, and never will be.
+        """Handle records of the shard that will never be appended.
 
         A request that waits too long is answered before the result of its append is known:
         `complete` gets the result of the request, `committed` and `failed` that of the records.
@@ -115,7 +115,7 @@ class Shard(Protocol[RecordT, TimerKeyT, CompletionT]):
         ...
 
     def is_exclusive_timer(self, key: TimerKeyT) -> bool:
-        """Return True if the timer's operation must run while no append is under way."""
+        """Return True if the timer's operation must run while no append is running."""
         ...
 
 

@@ -8,7 +8,7 @@ the committed record of a group that is in memory does not change it; the record
 coordinator.
 
 Operations marked *exclusive* decide on durable state. The driver runs them only while no append is
-under way, and decides nothing else until their records are committed. The operations of consumer
+running, and decides nothing else until their records are committed. The operations of consumer
 groups (KIP-848) are exclusive, so a consumer group has no soft state that is ahead of the log.
 Members that only take their own steps to the target assignment share appends: each step depends on
 durable state alone.

@@ -71,7 +71,7 @@ def check_apart(path: str, place: str, others: Mapping[str, str]) -> None:
     """Refuse a directory that is inside or above another one.
 
     Args:
-        path: as a sentence names it.
+        path: the path for the error text.
         place: the resolved path.
         others: the other directories: by resolved path, the path as it was configured.
 

@@ -14,17 +14,17 @@ class DirectoryAction(IntEnum):
 
     ADD = 0
     """Use a directory that the broker did not have."""
-    READMIT = 1
+    ONLINE = 1
     """Use a directory again that had failed: its disk was repaired or replaced."""
-    RETIRE = 2
-    """Use a directory no longer."""
+    REMOVE = 2
+    """Stop using a directory."""
 
 
 class ReplicaState(IntEnum):
     """The fate of a replica in the directory, with the numbers on the wire."""
 
     PRESENT = 0
-    """It is in the directory, which therefore is not retired."""
+    """It is in the directory, which is therefore not removed."""
     FOUND = 1
     """Its log was found in the directory."""
     CREATED = 2
@@ -52,8 +52,7 @@ class AlteredDirectory:
 
 
 class DirectoryInUse(ApiError):
-    """A directory is not retired or re-admitted because of its replicas: they are in it, or would
-    be lost."""
+    """Replicas prevent the change of a directory: they are in it, or would be lost."""
 
     def __init__(
         self, path: str, replicas: Mapping[TopicPartition, ReplicaState], message: str

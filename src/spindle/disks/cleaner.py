@@ -85,8 +85,8 @@ class Cleaner:
     ) -> Cleaning | None:
         """Begin a pass over the log with the largest share of dirty bytes; None if no log is due.
 
-        Every pass must be given back to `finish`, `cancel` or `give_up_failed`. A log whose pass
-        failed waits, first for a minute and at most for an hour, unless the settings change.
+        Every pass must end with `finish`, `cancel` or `give_up_failed`. A log whose pass failed
+        waits, first for a minute and at most for an hour, unless the settings change.
         """
         self._forget_deleted_logs()
         best: tuple[float, Log, DirtyRange] | None = None
@@ -150,7 +150,7 @@ class Cleaner:
         return True
 
     def give_up_failed(self, cleaning: Cleaning, error: Exception, now_ms: int) -> None:
-        """Give up a pass that failed: its log has to wait, because it may well fail again.
+        """End a failed pass; its log must wait, because it is likely to fail again.
 
         Does not apply to logs truncated, renamed or deleted meanwhile.
         """

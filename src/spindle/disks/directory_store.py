@@ -1,7 +1,7 @@
 """One log directory: the logs of all partitions that live on one disk, and its checkpoint files.
 
 Used by the directory's I/O thread only. An `OSError` of any method and a `CorruptLog` of `load`
-mean that the directory is lost until the next start; the caller then gives it up with `abandon`.
+mean that the directory is lost until the next start; the caller then calls `close_without_flush`.
 """
 
 import logging
@@ -628,7 +628,7 @@ class DirectoryStore:
     # Work that comes round.
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete old segments, give back unused reserved space; return how many segments went."""
+        """Delete old segments, free unused reserved space; return the count of segments."""
         self.storage.handles.reserved.give_back_unused()
         deleted = 0
         for log in list(self.all_logs()):
@@ -768,9 +768,9 @@ class DirectoryStore:
         self.storage.handles.close()
 
     def close_without_flush(self) -> None:
-        """Give the directory up: forget its logs and use the disk no more.
+        """Drop the logs and stop using the disk.
 
-        Descriptors are closed as far as the disk lets them be.
+        Descriptors are closed if the disk allows it.
         """
         self._is_loaded = False
         for logs in (self.logs, self.future_logs, self.stray_logs, self._aside):

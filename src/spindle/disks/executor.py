@@ -35,9 +35,9 @@ class ThreadLoad(NamedTuple):
 class Unfinished:
     """The result of a function that has to wait for a socket: other functions run meanwhile.
 
-    When the socket has room, the directory's thread calls `go_on`; if that takes too long, it calls
-    `break_off`. The callback gets what they return. In the end the thread calls `close`. Only the
-    directory's thread uses it.
+    When the socket has room, the directory's thread calls `resume`; if that takes too long, it
+    calls `cancel_wait`. The callback gets what they return. In the end the thread calls `close`.
+    Only the directory's thread uses it.
 
     Attributes:
         descriptor: of the socket.
@@ -50,16 +50,16 @@ class Unfinished:
         self.descriptor = descriptor
         self.until_s = 0.0
 
-    def go_on(self) -> object:
-        """Use the room; return the result, or this object to wait again."""
+    def resume(self) -> object:
+        """Write to the socket; return the result, or this object to wait again."""
         raise NotImplementedError
 
-    def break_off(self) -> object:
+    def cancel_wait(self) -> object:
         """Return the result as it is."""
         raise NotImplementedError
 
     def close(self, *, has_failed: bool) -> None:
-        """Give the socket back, and let the files go if there is no result. It raises nothing."""
+        """Return the socket, and release the files if there is no result. It raises nothing."""
         raise NotImplementedError
 
 
@@ -111,17 +111,17 @@ class DirectoryExecutor(Protocol):
     def note(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
         """Run `function(*args)` before the next function that is submitted.
 
-        The thread is not woken for it: use it for what only later work there needs to know. Of
-        several notes of one function only the last is run.
+        The thread is not woken for it: use it for updates that only later work needs. If a function
+        is noted several times, only the last call is run.
         """
         ...
 
     def submit_beside(self, function: Callable[[*Ts], T], *args: *Ts) -> Awaitable[T]:
         """Run `function(*args)` on a thread of its own; return its result, to be awaited.
 
-        It is for long work, such as bringing a gigabyte to the device, during which the directory
-        goes on serving. The function must cope with files that the directory's thread renames or
-        removes meanwhile.
+        It is for long work, such as flushing a gigabyte, during which the directory continues to
+        serve. The function must cope with files that the directory's thread renames or removes
+        meanwhile.
         """
         ...
 
@@ -133,7 +133,7 @@ class DirectoryExecutor(Protocol):
         """Lower the time after which a function that hangs takes the directory offline."""
         ...
 
-    def let_go(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+    def run_after_failure(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
         """Run a function that closes files, although the directory has failed.
 
         The disk can then be unmounted and repaired. Errors of the function are ignored. It is not
@@ -142,7 +142,7 @@ class DirectoryExecutor(Protocol):
         ...
 
     def hangs(self) -> bool:
-        """Return True if a function that was abandoned is still on its disk, and may go on."""
+        """Return True if an abandoned function still waits for its disk, and may continue."""
         ...
 
     def stop(self, timeout_s: float) -> bool:

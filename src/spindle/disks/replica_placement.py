@@ -1,4 +1,4 @@
-"""In which log directory of a broker a new replica is created (KIP-858, KIP-1066)."""
+"""Choose the log directory of a broker for a new replica (KIP-858, KIP-1066)."""
 
 import logging
 from collections.abc import Collection, Sequence
@@ -102,8 +102,8 @@ def least_loaded(
 ) -> LogDirectory | None:
     """Return the online directory with the fewest logs, the first of them on a tie.
 
-    Pass over cordoned directories, unless every online one is cordoned: then return the first
-    (KIP-1066). Return None if every directory is offline.
+    Skip cordoned directories; if every online one is cordoned, return the first (KIP-1066). Return
+    None if every directory is offline.
     """
     online = [d for d in directories if not d.is_offline]
     if not online:

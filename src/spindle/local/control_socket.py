@@ -12,7 +12,7 @@ _MAX_ADDRESS_BYTES: Final = 107
 
 
 class Refused(Exception):
-    """The other side could not do what it was asked. The text says why."""
+    """The other side refused the request. The text gives the reason."""
 
 
 class NoReply(Exception):

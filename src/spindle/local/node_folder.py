@@ -48,7 +48,7 @@ class NodeFolder:
 
     @property
     def log_dirs(self) -> list[str]:
-        """The log directories that the node uses: without retired ones, with those added later."""
+        """The log directories that the node uses: without removed ones, with those added later."""
         try:
             changed = read_changed_log_dirs(OsFileSystem(), self.config.metadata_log_dir)
         except (ConfigError, OSError):
@@ -187,7 +187,7 @@ def _node_folder(property_file: Path) -> NodeFolder:
 
 
 def _check_ids(nodes: list[NodeFolder]) -> None:
-    """Refuse directories of different clusters: their node would wait for its quorum for ever."""
+    """Refuse directories of different clusters: their node would wait for its quorum forever."""
     owners: dict[str, str] = {}
     for node in nodes:
         for path, identity in load_ensemble(
@@ -205,7 +205,7 @@ def check_can_start(nodes: list[NodeFolder]) -> None:
     """Refuse to start if a node runs, or a port is taken: clients know the ports of the cluster.
 
     Raises:
-        ClusterError: a node runs already, or somebody listens on a port of it.
+        ClusterError: a node runs already, or another process listens on a port of it.
     """
     for node_id in nodes_in_use(nodes):
         node = next(node for node in nodes if node.node_id == node_id)
@@ -223,7 +223,7 @@ def check_can_start(nodes: list[NodeFolder]) -> None:
 
 
 def nodes_in_use(nodes: Sequence[NodeFolder]) -> list[int]:
-    """Return the nodes that still run, because somebody has started them again by hand."""
+    """Return the nodes that still run, because they were started again by hand."""
     return [node.node_id for node in nodes if any(map(_is_locked, node.config.log_dirs))]
 
 

@@ -49,5 +49,5 @@ def obstacle(port: int) -> str | None:
 
 
 def taken_ports(ports: Sequence[int]) -> list[int]:
-    """Return the ports on which somebody listens."""
+    """Return the ports on which a process listens."""
     return [port for port in ports if obstacle(port)]

@@ -18,7 +18,7 @@ from spindle.metadata.partitions import PartitionRegistration
 
 @dataclass(frozen=True, slots=True)
 class BecomeLeader:
-    """Lead the partition, or go on leading it with a changed ISR or directory.
+    """Lead the partition, or continue to lead it with a changed ISR or directory.
 
     `is_elected` says that the leader epoch is new to this broker, `is_new` that it held no replica
     of the partition before.

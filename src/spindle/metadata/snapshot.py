@@ -1,4 +1,4 @@
-"""The records of a snapshot: an image written so that replaying it gives the image back.
+"""The records of a snapshot: an image written so that replaying it restores the image.
 
 The order is Kafka's: features (metadata.version first, as it decides the versions of the rest),
 brokers, controllers, topics each with its partitions, configurations, client quotas, producer ids,

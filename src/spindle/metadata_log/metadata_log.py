@@ -86,7 +86,7 @@ class MetadataLog:
         self._snapshots.sort()
 
     def _flush_loaded(self) -> None:
-        """Bring to the device what an earlier process wrote and may not have flushed.
+        """Flush the writes of an earlier process, which may not have flushed them.
 
         A process that is killed between an append and its flush, or between the rename of a
         snapshot and the sync of the directory, leaves files that the next process reads although
@@ -233,7 +233,7 @@ class MetadataLog:
         part.append([data])
 
     def install_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotInfo:
-        """Keep the fetched snapshot, which is complete, and begin the log at its end.
+        """Keep the complete fetched snapshot, and restart the log at its end.
 
         Raises:
             UnfitSnapshot: it is damaged; it was removed and the log is as it was.

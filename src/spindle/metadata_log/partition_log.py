@@ -129,10 +129,10 @@ class PartitionLog:
         self._storage.delete_expired(now_ms)
 
     def flush(self) -> None:
-        """Bring the appended batches to the device.
+        """Flush the appended batches.
 
-        Within one segment that is its data alone: a start reads it whole and rebuilds the indexes.
-        The first flush of a segment brings the names of its files with it.
+        Within one segment only its data is flushed: a start reads it completely and rebuilds the
+        indexes. The first flush of a segment also syncs the names of its files.
         """
         segment = self._log.segments.active
         if segment.base_offset == self._flushed_segment:

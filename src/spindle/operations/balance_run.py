@@ -90,7 +90,7 @@ def balance(
             keeps_leaders=keeps_leaders,
             sleep=sleep,
         )
-        with undone_if_cancelled(run.cancel, state, report):
+        with undone_if_cancelled(run.cancel, state, report, "`cancel_balance`"):
             return run.finish()
 
 
@@ -158,11 +158,11 @@ class BalanceRun:
             before_round=lambda plan: None,
             distance=lambda plan: plan.moved_bytes,
             stays="balancing makes no progress: partitions may grow faster than they move; check "
-            "the broker logs; --cancel removes the throttles",
+            "the broker logs; `cancel_balance` removes the throttles",
         )
         if not self._keeps_leaders:
             give_leaderships(self._client, preferred_orders(plan), self._report)
-        self._undo_throttles("the same command")
+        self._undo_throttles("the same call")
         for remark in plan.remarks:
             self._report(Remark(remark))
         space = deleted_space(plan.cluster.directories, self._executor.deletions)
@@ -179,7 +179,7 @@ class BalanceRun:
             ApiError, ClientError: the cluster refused, or could not be asked.
         """
         self._executor.stop_moves()
-        self._undo_throttles("the command with --cancel")
+        self._undo_throttles("`cancel_balance`")
         self._report(Undone("the balance"))
 
     def _undo_throttles(self, command: str) -> None:

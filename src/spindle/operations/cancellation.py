@@ -74,7 +74,7 @@ def undone_if_cancelled(
     undo: Callable[[], None],
     state: Path,
     report: ProgressReport,
-    remedy: str = "the same command with --cancel",
+    remedy: str,
 ) -> Iterator[None]:
     """Call a function when the operation is cancelled or the user presses Ctrl-C.
 

@@ -16,7 +16,7 @@ from spindle.config.resources import ConfigResourceType
 from spindle.disks.alter_disks import DirectoryAction, DirectoryInUse
 from spindle.operations.directories import DrainTarget
 from spindle.operations.errors import OperationFailed
-from spindle.operations.events import NotUncordoned, OnProgress, Retired, Unregistered
+from spindle.operations.events import DirectoryRemoved, NotUncordoned, OnProgress, Unregistered
 from spindle.operations.execution.cordons import remove_cordon
 from spindle.operations.snapshot import hidden_topics
 from spindle.protocol.messages.describe_disks import DescribeDisksRequest, DescribeDisksResponse
@@ -46,12 +46,12 @@ def check_removal(client: WireClient, then: Removal, place: DrainTarget) -> None
         except UnsupportedByPeer:
             raise OperationFailed(
                 f"broker {broker_id} is not a Spindle broker, so it cannot remove a directory "
-                "while it runs: drain without --then, stop it, and change log.dirs"
+                "while it runs: drain without `then`, stop it, and change log.dirs"
             ) from None
         if path == _metadata_log_dir(client, broker_id):
             raise OperationFailed(
                 f"{path} holds the metadata log of broker {broker_id}, so it cannot be removed: "
-                "drain without --then"
+                "drain without `then`"
             )
 
 
@@ -74,18 +74,18 @@ def remove_drained(
     broker_id, path = place
     if then is Removal.REMOVE and path is not None:
         try:
-            alter_disks(client, broker_id, DirectoryAction.RETIRE, path)
+            alter_disks(client, broker_id, DirectoryAction.REMOVE, path)
         except DirectoryInUse as error:
-            raise OperationFailed(f"{error.message}; give the same command again") from None
+            raise OperationFailed(f"{error.message}; make the same call again") from None
         # The broker may not know yet a cordon that the drain has just set.
         problem = remove_cordon(client, broker_id, path)
         if problem is not None and path in cordoned_entries(client, broker_id):
             report(NotUncordoned(broker_id, path, problem))
-        report(Retired(list(went_offline), broker_id, path))
+        report(DirectoryRemoved(list(went_offline), broker_id, path))
         return
     if broker_id in client.metadata(()).brokers:
         raise OperationFailed(
-            f"broker {broker_id} has no replicas, but it runs: stop it, and give the same command "
+            f"broker {broker_id} has no replicas, but it runs: stop it, and make the same call "
             "again; then the cluster forgets it"
         )
     _refuse_replicas(client, broker_id)
@@ -118,7 +118,7 @@ def _refuse_replicas(client: WireClient, broker_id: int) -> None:
     if held:
         raise OperationFailed(
             f"broker {broker_id} has {count_noun(len(held), 'replica')} again, such as {held[0]}: "
-            "give the same command again"
+            "make the same call again"
         )
     hidden = hidden_topics(view, client.describe_log_dirs())
     if hidden:

@@ -110,7 +110,10 @@ def drain(
             keeps_leaders=keeps_leaders,
             sleep=sleep,
         )
-        with undone_if_cancelled(run.cancel, file, report), _state_noted(file):
+        with (
+            undone_if_cancelled(run.cancel, file, report, "`cancel_drain`"),
+            _state_noted(file),
+        ):
             is_cordoned = run.finish()
         if then is not None:
             remove_drained(client, then, place, run.went_offline(), report)
@@ -130,8 +133,8 @@ def _state_noted(state: Path) -> Iterator[None]:
         note = "Nothing has changed."
         if state.exists():
             note = (
-                f"{state} has the cordons and throttles of this drain; --cancel removes them, and "
-                "the same command goes on."
+                f"{state} has the cordons and throttles of this drain; the same call continues it, "
+                "and `cancel_drain` removes them."
             )
         error.add_note(note)
         raise
@@ -255,7 +258,7 @@ class DrainRun:
             self._report(space)
         end = end_of_drain(self._place, plan, can_cordon=self._can_cordon)
         self._report(replace(end, went_offline=self.went_offline()))
-        self._executor.report_throttles_left("the same command")
+        self._executor.report_throttles_left("the same call")
         return end.is_cordoned
 
     def went_offline(self) -> list[str]:
@@ -275,7 +278,7 @@ class DrainRun:
         self._remove_cordons()
         self._file.end()
         self._report(Undone(f"the drain of {self._place.text}"))
-        self._executor.report_throttles_left("the command with --cancel")
+        self._executor.report_throttles_left("`cancel_drain`")
 
     def _remove_cordons(self) -> None:
         remove_cordons(self._client, self._place.broker, self._file, self._report)

@@ -425,10 +425,10 @@ class Drained(_End):
 
 
 @dataclass(frozen=True, slots=True)
-class Retired(_End):
+class DirectoryRemoved(_End):
     """A directory was removed from its broker."""
 
-    event: ClassVar[str] = "retired"
+    event: ClassVar[str] = "removed"
     broker: int
     path: str
 

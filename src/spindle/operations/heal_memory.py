@@ -86,9 +86,11 @@ def open_memory(path: Path, cluster_id: str) -> HealMemory:
         looked_ms = int(document["lookedMs"])
         moved = [(int(ms), int(size)) for ms, size in document["moved"]]
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
-        raise OperationFailed(f"{path} is not the memory of spindle heal") from None
+        raise OperationFailed(
+            f"{path} is not a state file of heal, or is damaged; choose another folder with `state`"
+        ) from None
     if other != cluster_id:
         raise OperationFailed(
-            f"{path} is of cluster {other}, not of {cluster_id}; name another folder with --state"
+            f"{path} is of cluster {other}, not of {cluster_id}; choose another folder with `state`"
         )
     return HealMemory(path, cluster_id, offline, looked_ms, moved)

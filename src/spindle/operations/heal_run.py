@@ -47,6 +47,8 @@ _MS: Final = 1000
 _THROTTLE_GONE_S: Final = 10.0
 """Time for a broker to learn the removal of a throttle."""
 T = TypeVar("T")
+DEFAULT_GRACE_MS: Final = 30 * 60_000
+DEFAULT_INTERVAL_MS: Final = 5 * 60_000
 HEAL_STATE: Final = Path("spindle-heal")
 """The default folder of the state of `heal`."""
 
@@ -87,8 +89,8 @@ class HealSettings:
     """
 
     limits: HealingLimits = field(default_factory=HealingLimits)
-    grace_ms: int = 30 * 60_000
-    interval_ms: int = 5 * 60_000
+    grace_ms: int = DEFAULT_GRACE_MS
+    interval_ms: int = DEFAULT_INTERVAL_MS
     hours: HoursOfDay | None = None
     max_bytes_per_day: int | None = None
     plan: PlanSettings = field(default_factory=PlanSettings)
@@ -187,7 +189,7 @@ def _healed(
         run = HealRun(client, executor, memory, settings, report, is_dry=is_dry)
         if is_dry:
             return check(run)
-        with undone_if_cancelled(run.cancel, path, report, "the next spindle heal"):
+        with undone_if_cancelled(run.cancel, path, report, "the next `heal`"):
             return check(run)
 
 

@@ -23,7 +23,7 @@ from spindle.planner.model import BrokerModel, ClusterModel, DirectoryModel, Par
 _MAX_NAMED: Final = 5
 _FEW_BYTES: Final = 0.01
 """The share of a directory's capacity that is too small to matter for a plan."""
-_OWN_SIZES: Final = "; --capacity gives each a size of its own"
+_OWN_SIZES: Final = "; `capacity_bytes` gives each its own size"
 
 
 @dataclass(slots=True)
@@ -212,8 +212,9 @@ def _refuse_small_capacity(capacity_bytes: int, directories: Sequence[DirectoryM
     largest = max(known, key=lambda each: each.used_bytes, default=None)
     if largest is not None and largest.used_bytes > capacity_bytes:
         raise OperationFailed(
-            f"--capacity {size_text(capacity_bytes)} is less than the replicas of {largest} use: "
-            f"{size_text(largest.used_bytes)}. Name a capacity that holds them, or leave it out"
+            f"`capacity_bytes` is {size_text(capacity_bytes)}, less than the "
+            f"{size_text(largest.used_bytes)} that the replicas of {largest} use; give at least "
+            "this, or leave it out"
         )
 
 

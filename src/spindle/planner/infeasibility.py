@@ -53,7 +53,8 @@ def refuse_placement(layout: Layout, waiting: Sequence[int], limits: PlanLimits)
             BindingLimit.RACKS,
             model.name,
             f"it would be in fewer racks without its replica in rack {name}",
-            f"add a directory or a broker to rack {name}, or allow fewer racks (--allow-rack-loss)",
+            f"add a directory or a broker to rack {name}, or allow fewer racks "
+            "(`keeps_racks=False`)",
         )
     refuse_space(layout, waiting, legal, limits)
 
@@ -86,7 +87,7 @@ def _refuse_copying(layout: Layout, replica: int) -> None:
             model.name,
             f"broker {own} cannot read {cluster.directories[place].path}, so it copies nothing "
             "from there to its other directories, and all other brokers have a replica",
-            "replace or retire the directory, or add a broker",
+            "replace or remove the directory, or add a broker",
         )
 
 
@@ -139,5 +140,5 @@ def refuse_space(
         f"it needs {size_text(size)}, and the directory with the most room, "
         f"{cluster.directories[best]}, has {size_text(max(0, rooms[best]))} below "
         f"{limits.max_fill:.0%} of its capacity",
-        f"free or add {size_text(missing)} there{for_all}, or raise the highest fill (--max-fill)",
+        f"free or add {size_text(missing)} there{for_all}, or raise the highest fill (`max_fill`)",
     )

@@ -187,7 +187,7 @@ class ListenerFeed:
 
     Args:
         log_end_offset: log end offset when the log was loaded.
-        on_error: gets the fault after which the quorum member cannot go on.
+        on_error: called with a fault after which the quorum member cannot continue.
         call_soon: runs a function on the event loop after the present one.
     """
 

@@ -90,7 +90,7 @@ class MetadataLoader:
         return Publication(delta, delta.apply(provenance), 0, is_snapshot=True)
 
     def take_snapshot(self, publication: Publication) -> None:
-        """Go on from a publication that `read_snapshot` has made."""
+        """Continue from a publication that `read_snapshot` has made."""
         self.image = publication.image
         self._provenance = publication.image.provenance
         self._delta = None

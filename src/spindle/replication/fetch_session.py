@@ -18,8 +18,8 @@ INVALID_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 FULL_LOOK_MS: Final = 5_000
-"""A session looks at all its partitions once in this time. So its fetcher also hears of changes
-that no event announces, such as a log start that retention moved."""
+"""A session looks at all its partitions once in this time. So its fetcher also learns changes
+without an event, such as a log start that retention moved."""
 _MAX_EPOCH: Final = 2**31 - 1
 _MAX_PARTITIONS: Final = 500_000
 _NO_PARTITIONS: Final = FetchRequest(session_epoch=FINAL_EPOCH)
@@ -45,10 +45,10 @@ class FetchedPartition:
 
     Attributes:
         topic: the name that the topic id had when it was first resolved; "" before. It stays after
-            the topic is deleted, so that the fetcher hears of the deletion.
+            the topic is deleted, so that the fetcher learns the deletion.
         is_progress_new: a follower has named the partition, and the fetch offset in that request
-            has not been counted as its progress yet. The leader may hear of the partition only
-            after the request.
+            has not been counted as its progress yet. The leader may learn the partition only after
+            the request.
         is_checked: permission and leadership were verified; only offsets may have changed since.
         high_watermark, log_start_offset: as the fetcher was last told; -1 before.
     """
@@ -117,11 +117,11 @@ class FetchedPartition:
                 partition.watch(self, appends=self.session.is_replica)
 
     def log_moved(self) -> None:
-        """Hear that the log has grown or begins later; only followers hear it."""
+        """Handle an append or a new log start; only followers are woken."""
         self.session.mark_changed(self, must_wake=True)
 
     def committed(self) -> None:
-        """Hear that the high watermark moved.
+        """Handle a new high watermark.
 
         Wake a consumer. A follower learns it with the next records or after its `max_wait_ms`,
         unless consumers read from followers.
@@ -130,7 +130,7 @@ class FetchedPartition:
         session.mark_changed(self, must_wake=not session.is_replica or session.serves_consumers)
 
     def changed(self) -> None:
-        """Hear of another leadership, or that the partition cannot be served any more."""
+        """Handle a new leadership, or that the partition can no longer be served."""
         self.is_checked = False
         self.session.mark_changed(self, must_wake=True)
 
@@ -196,7 +196,7 @@ class FetchSession:
             self.dirty[key] = known
 
     def mark_changed(self, partition: FetchedPartition, *, must_wake: bool) -> None:
-        """Have the partition looked at; with `must_wake` at once."""
+        """Mark the partition for the next check; with `must_wake`, check at once."""
         self.dirty[partition.key] = partition
         if must_wake and self.on_dirty is not None:
             self.on_dirty()
@@ -247,7 +247,7 @@ class FetchContext(NamedTuple):
 
     @property
     def is_remembered(self) -> bool:
-        """Return True if the session goes on after this request."""
+        """Return True if the session continues after this request."""
         return self.session.session_id != INVALID_SESSION_ID
 
     @property
@@ -285,7 +285,7 @@ class FetchSessionCache:
     def open(
         self, request: FetchRequest, api_version: int, now_ms: int, *, is_replica: bool = False
     ) -> FetchContext:
-        """Open a session or go on with one, as the request asks.
+        """Open or continue a session, as the request asks.
 
         A session that has no partitions left ends, and the request is served without one.
 

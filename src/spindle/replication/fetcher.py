@@ -64,7 +64,7 @@ class FollowedPartition:
         lag: the leader's high watermark minus the log end here, at least 0; -1 before the first
             answer.
         is_asked: a request that names the partition was made, and nothing ended that since.
-        has_work: a step for it is under way; it is not fetched meanwhile.
+        has_work: a step for it is running; it is not fetched meanwhile.
         delay_ms: the last pause after an error; 0 after a success.
         delayed_until_ms: the end of a pause; None without one.
     """
@@ -356,7 +356,7 @@ class Fetcher:
     # -- outcomes
 
     def on_done(self, step: Step, position: LogPosition, now_ms: int) -> None:
-        """Go on from where the log stands after the work."""
+        """Continue at the log's position after the work."""
         partition, work = step
         if not self.follows(partition):
             return

@@ -102,7 +102,7 @@ class _HeldDirectory(DirectoryLock):
             raise
 
     def release(self) -> None:
-        self._files.let_go(self._directory)
+        self._files.release(self._directory)
         super().release()
 
 

@@ -35,8 +35,8 @@ class BrokerServices:
     Attributes:
         now_ms: the wall clock, for timestamps of records.
         steady_ms: a clock for durations.
-        alter_disks: adds, re-admits or retires a log directory; the request names the replicas
-            that may be created empty.
+        alter_disks: adds, brings back online or removes a log directory; the request names the
+            replicas that may be created empty.
         move_replica: begins or ends a move to another directory (KIP-113).
         begin_rebuild, cancel_rebuild: for a replica that is copied again from its leader.
         ensure_internal_topic: creates an internal topic and waits until it is in this broker's

@@ -235,7 +235,7 @@ class MemoryFileSystem:
     Attributes:
         now_ms: the time that files written to are stamped with.
         free_bytes: what is left, by path of a directory; a directory that is not named never runs
-            full. Only space that was reserved is given back, nothing that is removed.
+            full. Only reserved space is freed, no removed file.
         reservation_bytes: see the port.
         read_only: paths of the directories that cannot be changed.
     """

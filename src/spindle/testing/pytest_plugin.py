@@ -108,7 +108,7 @@ def kafka_cluster_factory(pytestconfig: pytest.Config) -> Iterator[Callable[...,
 
 @pytest.fixture(scope="session")
 def kafka_noproc(pytestconfig: pytest.Config) -> "ExistingCluster":
-    """Return the cluster of `--kafka-bootstrap` or `kafka_bootstrap`, which somebody else runs."""
+    """Return the external cluster of `--kafka-bootstrap` or `kafka_bootstrap`."""
     from spindle.testing.cluster.external import ExistingCluster
 
     bootstrap = _option(pytestconfig, "kafka_bootstrap")

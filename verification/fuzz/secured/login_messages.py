@@ -69,7 +69,7 @@ _NOT_UTF8: Final = b"\xff\xfe\xc0\x80"
 
 @dataclass(slots=True)
 class _ScramCourse:
-    """A login by SCRAM that is under way."""
+    """A running login by SCRAM."""
 
     mechanism: ScramMechanism
     password: str

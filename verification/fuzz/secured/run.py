@@ -44,7 +44,7 @@ class SecuredRun(FuzzRun):
         self._target = node
         self._texts = node.secret_texts
         self._left_open: deque[RawConnection] = deque()
-        """Connections with handshakes and logins that do not go on: the node has to bear some."""
+        """Connections with handshakes and logins that stop halfway: the node must tolerate some."""
         self._port = SecuredPort(node.host, node.port, node.client_context(), node.users)
 
     async def all(self) -> None:

@@ -120,7 +120,7 @@ def _split_into_records(random: Random, data: bytes) -> bytes:
 
 
 def _advance(tls: ssl.SSLObject) -> bool:
-    """Go on with the handshake; True when it is done on this side."""
+    """Continue the handshake; return True when it is done on this side."""
     try:
         tls.do_handshake()
     except ssl.SSLWantReadError:

@@ -60,7 +60,7 @@ def online_command(
     with --accept-loss.
     """
     try:
-        altered = alter_disks(client, broker, DirectoryAction.READMIT, path, accepted)
+        altered = alter_disks(client, broker, DirectoryAction.ONLINE, path, accepted)
     except DirectoryInUse as error:
         command = _accepting_command(context, broker, path, (*accepted, *error.replicas))
         _refused(error, broker, command, as_json=as_json)

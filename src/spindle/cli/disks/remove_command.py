@@ -41,7 +41,7 @@ def remove_command(
     The property file is not changed: remove the directory from log.dirs there.
     """
     try:
-        altered = alter_disks(client, broker, DirectoryAction.RETIRE, path)
+        altered = alter_disks(client, broker, DirectoryAction.REMOVE, path)
     except DirectoryInUse as error:
         if as_json:
             plan = {"reassignment": _plan(client, broker, error)}

@@ -9,7 +9,7 @@ from spindle.cli.examples import examples
 from spindle.cli.heal.fill_options import fill_options, healing_limits
 from spindle.cli.heal.time_window import HoursParameter
 from spindle.cli.history.forecast_options import forecast_options
-from spindle.cli.parameter_types import DurationMs, parse_size
+from spindle.cli.parameter_types import DurationMs, option_text, parse_size
 from spindle.cli.plan.plan_command import limit_options, limits_of
 from spindle.cli.progress import aborted_by_interrupt, printing
 from spindle.cli.renamed_option import RenamedOption
@@ -22,7 +22,7 @@ from spindle.operations import (
     heal,
     keep_healing,
 )
-from spindle.operations.heal_run import HEAL_STATE
+from spindle.operations.heal_run import DEFAULT_GRACE_MS, DEFAULT_INTERVAL_MS, HEAL_STATE
 
 
 @click.command(
@@ -35,7 +35,7 @@ from spindle.operations.heal_run import HEAL_STATE
     "--grace",
     "grace_ms",
     type=DurationMs(),
-    default="30m",
+    default=option_text(DEFAULT_GRACE_MS),
     show_default=True,
     metavar="DURATION",
     help="How long a directory or broker must be offline before its replicas are moved.",
@@ -51,7 +51,7 @@ from spindle.operations.heal_run import HEAL_STATE
     "--interval",
     "interval_ms",
     type=DurationMs(),
-    default="5m",
+    default=option_text(DEFAULT_INTERVAL_MS),
     show_default=True,
     metavar="DURATION",
     help="Time between checks; with --once, how often the command is run.",

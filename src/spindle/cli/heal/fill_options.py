@@ -9,6 +9,7 @@ from spindle.cli.parameter_types import FiniteRange
 from spindle.cli.renamed_option import RenamedOption
 from spindle.planner.healing import HealingLimits
 
+_DEFAULTS: Final = HealingLimits()
 _PERCENT: Final = FiniteRange(1, 100)
 _TRIGGER_FILL: Final = click.option(
     "--trigger-fill",
@@ -16,7 +17,7 @@ _TRIGGER_FILL: Final = click.option(
     cls=RenamedOption,
     former=["--above"],
     type=_PERCENT,
-    default=85.0,
+    default=100 * _DEFAULTS.trigger_fill,
     show_default=True,
     metavar="PERCENT",
     help="Move replicas out of directories that are fuller than this.",
@@ -27,7 +28,7 @@ _TARGET_FILL: Final = click.option(
     cls=RenamedOption,
     former=["--down-to"],
     type=_PERCENT,
-    default=80.0,
+    default=100 * _DEFAULTS.target_fill,
     show_default=True,
     metavar="PERCENT",
     help="Move replicas until the fill is at most this; no target gets fuller than this.",

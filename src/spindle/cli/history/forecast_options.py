@@ -7,7 +7,8 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from spindle.cli.parameter_types import DurationMs
+from spindle.cli.parameter_types import DurationMs, option_text
+from spindle.operations.plan_settings import DEFAULT_HORIZON_MS
 
 HISTORY: Final = click.option(
     "--history",
@@ -34,7 +35,7 @@ _HORIZON: Final = click.option(
     "--horizon",
     "horizon_ms",
     type=DurationMs(),
-    default="7d",
+    default=option_text(DEFAULT_HORIZON_MS),
     show_default=True,
     metavar="DURATION",
     callback=_with_history,

@@ -7,10 +7,16 @@ import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
-from spindle.cli.parameter_types import DurationMs
+from spindle.cli.parameter_types import DurationMs, option_text
 from spindle.client.blocking.client import WireClient
 from spindle.operations.events import ProgressEvent
-from spindle.operations.history import SampleFailed, keep_recording, record
+from spindle.operations.history import (
+    DEFAULT_INTERVAL_MS,
+    DEFAULT_RETENTION_MS,
+    SampleFailed,
+    keep_recording,
+    record,
+)
 
 
 @click.command("record", epilog=examples("spindle history record sizes --interval 5m"))
@@ -20,7 +26,7 @@ from spindle.operations.history import SampleFailed, keep_recording, record
     "--interval",
     "interval_ms",
     type=DurationMs(),
-    default="5m",
+    default=option_text(DEFAULT_INTERVAL_MS),
     show_default=True,
     metavar="DURATION",
     help="Time between samples.",
@@ -29,7 +35,7 @@ from spindle.operations.history import SampleFailed, keep_recording, record
     "--retention",
     "retention_ms",
     type=DurationMs(),
-    default="30d",
+    default=option_text(DEFAULT_RETENTION_MS),
     show_default=True,
     metavar="DURATION",
     help="Delete files of days that are older than this.",

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from spindle.cli.history.forecast_text import forecast_document
+from spindle.cli.option_names import with_option_names
 from spindle.operations.directories import directory_names
 from spindle.operations.forecasts import PlanForecast
 from spindle.operations.snapshot import ClusterSnapshot
@@ -32,7 +33,7 @@ def head_document(
             "parallelMoves": limits.parallel_moves,
             "keepsRacks": limits.keeps_racks,
         },
-        "remarks": list(snapshot.remarks),
+        "remarks": [with_option_names(remark) for remark in snapshot.remarks],
     }
 
 
@@ -47,7 +48,7 @@ def refusal_document(
             "partition": error.partition.partition,
             "reason": error.reason,
             "limit": error.limit.value,
-            "remedy": error.remedy,
+            "remedy": with_option_names(error.remedy),
         },
         "directories": _directories(
             model, [directory.kept_bytes for directory in model.directories], ()

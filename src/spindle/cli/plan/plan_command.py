@@ -16,6 +16,7 @@ from spindle.cli.failure import CommandFailed
 from spindle.cli.history.forecast_options import forecast_options
 from spindle.cli.html.html_option import HTML, write_page
 from spindle.cli.html.plan_page import plan_page
+from spindle.cli.option_names import with_option_names
 from spindle.cli.parameter_types import FiniteRange, WholeRange, parse_size
 from spindle.cli.plan.documents import head_document, plan_document, refusal_document
 from spindle.cli.plan.forecast_text import forecast_lines
@@ -47,11 +48,12 @@ class PlanGoal:
     afterwards: Callable[[ClusterModel], Sequence[str]] = lambda _: ()
 
 
+_DEFAULTS = PlanLimits()
 _LIMITS = (
     click.option(
         "--max-fill",
         type=FiniteRange(1, 100),
-        default=95.0,
+        default=100 * _DEFAULTS.max_fill,
         show_default=True,
         metavar="PERCENT",
         help="No directory gets fuller than this, not even while a copy runs.",
@@ -70,7 +72,7 @@ _LIMITS = (
         cls=RenamedOption,
         former=["--parallel"],
         type=WholeRange(min=1),
-        default=5,
+        default=_DEFAULTS.parallel_moves,
         show_default=True,
         metavar="N",
         help="Maximum concurrent moves from or to one directory.",
@@ -100,7 +102,7 @@ _HOW_TO_EXECUTE = (
 SPREAD = click.option(
     "--spread",
     type=FiniteRange(0, 100),
-    default=5.0,
+    default=100 * _DEFAULTS.spread,
     show_default=True,
     metavar="POINTS",
     help="The largest difference of fill between two directories at the end.",
@@ -169,7 +171,8 @@ def plan_command(make: Callable[..., PlanGoal]) -> Callable[..., None]:
                 head = head_document(goal.text, limits, snapshot, error.time_ms)
                 _deliver(refusal_document(head, snapshot.model, error.infeasible), as_json, html)
             notes = [line for remark in snapshot.remarks for line in note_lines(remark)]
-            raise CommandFailed("\n".join([str(error), *notes])) from None
+            text = with_option_names("\n".join([str(error), *notes]))
+            raise CommandFailed(text) from None
         plan, snapshot = cluster_plan.placement, cluster_plan.snapshot
         written = [] if out is None else write_files(plan, out, limits.max_fill)
         head = head_document(goal.text, limits, snapshot, cluster_plan.time_ms)
@@ -177,7 +180,8 @@ def plan_command(make: Callable[..., PlanGoal]) -> Callable[..., None]:
         if as_json:
             return
         width = get_terminal_size().columns if sys.stdout.isatty() else None
-        show(plan_lines(goal.text, plan, limits, snapshot.remarks, width))
+        remarks = [with_option_names(remark) for remark in snapshot.remarks]
+        show(plan_lines(goal.text, plan, limits, remarks, width))
         if cluster_plan.forecast is not None:
             show([Line(""), *forecast_lines(plan, cluster_plan.forecast, width)])
         if (plan.rounds or plan.preferred) and out is None:

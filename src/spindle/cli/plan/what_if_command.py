@@ -29,7 +29,7 @@ from spindle.planner.model import BrokerModel, DirectoryModel
 )
 @click.option(
     "--remove-directory",
-    "retired",
+    "removed_directories",
     multiple=True,
     metavar="BROKER:DIR",
     help="Remove a directory.",
@@ -40,18 +40,18 @@ def what_if_command(
     added: tuple[str, ...],
     directories: tuple[str, ...],
     removed: tuple[int, ...],
-    retired: tuple[str, ...],
+    removed_directories: tuple[str, ...],
 ) -> PlanGoal:
     """Plan for a cluster with more or fewer brokers and directories.
 
     All replicas leave what is removed, and the other directories are balanced. At least one
     addition or removal is needed; each option may be repeated.
     """
-    if not (added or directories or removed or retired):
+    if not (added or directories or removed or removed_directories):
         raise click.UsageError("name at least one broker or directory to add or to remove")
     brokers = [BrokerModel(*parse_place(directory)) for directory in added]
     new = [_directory(directory) for directory in directories]
-    gone = [parse_place(directory) for directory in retired]
+    gone = [parse_place(directory) for directory in removed_directories]
 
     def make(client: WireClient, settings: PlanSettings) -> ClusterPlan:
         return plan.what_if(
@@ -67,11 +67,11 @@ def what_if_command(
         *(f"with broker {directory}" for directory in added),
         *(f"with directory {directory}" for directory in directories),
         *(f"without broker {directory}" for directory in removed),
-        *(f"without directory {directory}" for directory in retired),
+        *(f"without directory {directory}" for directory in removed_directories),
     ]
     steps = [
         *(["add what is new"] if added or directories else []),
-        *(f"spindle drain {removal}" for removal in (*removed, *retired)),
+        *(f"spindle drain {removal}" for removal in (*removed, *removed_directories)),
         "spindle balance",
     ]
     return PlanGoal(f"balance the cluster {', '.join(parts)}", make, ", then ".join(steps))

@@ -1,4 +1,4 @@
-"""AlterDisks: log directories of a running broker are added, re-admitted and retired."""
+"""AlterDisks: log directories of a running broker are added, brought back online and removed."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -29,7 +29,7 @@ def alter_disks(
 
     Args:
         accepted_losses: replicas that may begin anew without their records when the directory is
-            re-admitted.
+            brought back online.
 
     Raises:
         DirectoryInUse: replicas of the directory prevent it: they are in it, or would be lost.

@@ -33,7 +33,7 @@ class ElectionType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A reassignment that is under way."""
+    """A running reassignment."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -43,7 +43,7 @@ class Reassignment:
 def list_reassignments(
     client: WireClient, partitions: Sequence[TopicPartition] | None = None
 ) -> dict[TopicPartition, Reassignment]:
-    """Return the reassignments under way, of these partitions or of all, in order.
+    """Return the running reassignments, of these partitions or of all, in order.
 
     Raises:
         ApiError: the controller refused.

@@ -5,6 +5,7 @@ The texts are for answers without a text. Programs that read the output of Kafka
 
 from typing import Final
 
+from spindle.client.errors import RefusedWithoutText
 from spindle.common.errors import ApiError, ErrorCode
 
 _PACKAGE: Final = "org.apache.kafka.common.errors"
@@ -140,7 +141,10 @@ def raise_refusal(number: int, message: str | None = None) -> None:
 
 def refusal_text(error: ApiError) -> str:
     """Return the text without the code."""
-    return error.message or _TEXTS.get(error.code) or error.code.name
+    text = _TEXTS.get(error.code) or error.code.name
+    if isinstance(error, RefusedWithoutText):
+        return f"{error.message}: {text}"
+    return error.message or text
 
 
 def failure_text(error: BaseException) -> str:

@@ -73,7 +73,7 @@ class WireClient:
     Failures that may pass (a leader that moves, a broker that restarts) are retried until the API
     timeout. A failure of the first contact is reported at once, because then the address is wrong
     more often than the cluster is down. A topic that no broker knows is waited for only for
-    seconds, because brokers hear of a new topic within that time.
+    seconds, because brokers learn a new topic within that time.
 
     Once the client knows the cluster, each broker that it connects to has to be the one that the
     metadata names (KIP-1242). A broker that is another one, or that asks for it in an answer to

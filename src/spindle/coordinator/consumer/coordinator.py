@@ -72,7 +72,7 @@ class ConsumerGroups:
         return is_own_step(group, message, client, self._groups.view)
 
     def not_appended(self, record: ConsumerGroupRecord) -> None:
-        """Take note that a record will never be committed."""
+        """Handle a record that will never be committed."""
         group = self._groups.consumer.get(record.group_id)
         if group is not None:
             group.stepping.pop(record.item, None)

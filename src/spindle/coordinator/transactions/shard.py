@@ -206,7 +206,7 @@ class TransactionShard:
         partitions: Iterable[TopicPartition],
         out: TransactionResult,
     ) -> None:
-        """Take note of partitions that have their marker, or need none because they are deleted.
+        """Record partitions that have their marker, or need none because they are deleted.
 
         When no marker is missing, the transaction is complete. The time of its completion is that
         of its preparation, as in Kafka.

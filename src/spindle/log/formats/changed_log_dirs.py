@@ -1,4 +1,4 @@
-"""`spindle-log-dirs.json`: log directories that were added or retired while the broker ran.
+"""`spindle-log-dirs.json`: log directories that were added or removed while the broker ran.
 
 The file is in the metadata log directory. The property file may belong to another program, so
 Spindle does not change it, but stores the difference here. A start merges both.
@@ -19,30 +19,30 @@ class ChangedLogDirs(NamedTuple):
     """The difference between `log.dirs` and the directories that the broker uses; paths."""
 
     added: tuple[str, ...] = ()
-    retired: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
 
     def with_added(self, path: str, configured: Sequence[str]) -> "ChangedLogDirs":
         """Return the difference after a directory was added."""
         added = tuple(other for other in self.added if other != path)
-        retired = tuple(other for other in self.retired if other != path)
-        return ChangedLogDirs(added if path in configured else (*added, path), retired)
+        removed = tuple(other for other in self.removed if other != path)
+        return ChangedLogDirs(added if path in configured else (*added, path), removed)
 
     def with_retired(self, path: str, configured: Sequence[str]) -> "ChangedLogDirs":
-        """Return the difference after a directory was retired."""
+        """Return the difference after a directory was removed."""
         added = tuple(other for other in self.added if other != path)
-        retired = tuple(other for other in self.retired if other != path)
-        return ChangedLogDirs(added, (*retired, path) if path in configured else retired)
+        removed = tuple(other for other in self.removed if other != path)
+        return ChangedLogDirs(added, (*removed, path) if path in configured else removed)
 
     def settled(self, configured: Sequence[str]) -> "ChangedLogDirs":
         """Return the remaining difference to a property file that may have been changed."""
         return ChangedLogDirs(
             tuple(path for path in self.added if path not in configured),
-            tuple(path for path in self.retired if path in configured),
+            tuple(path for path in self.removed if path in configured),
         )
 
     def merged(self, configured: Sequence[str]) -> list[str]:
         """Return the directories to use: the configured ones first."""
-        kept = [path for path in configured if path not in self.retired]
+        kept = [path for path in configured if path not in self.removed]
         return [*kept, *(path for path in self.added if path not in kept)]
 
 
@@ -72,7 +72,7 @@ def read_changed_log_dirs(file_system: FileSystem, metadata_log_dir: str) -> Cha
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(
             f"{path} cannot be read: {error!r}. It names the log directories that were added and "
-            "retired while the broker ran. Make log.dirs name the directories to be used, and "
+            "removed while the broker ran. Make log.dirs name the directories to be used, and "
             "remove the file"
         ) from None
     return ChangedLogDirs(tuple(lists[0]), tuple(lists[1]))
@@ -82,6 +82,6 @@ def write_changed_log_dirs(
     file_system: FileSystem, metadata_log_dir: str, changed: ChangedLogDirs
 ) -> None:
     """Store the difference; OSError if the disk refuses."""
-    content = {"version": _VERSION, "added": changed.added, "retired": changed.retired}
+    content = {"version": _VERSION, "added": changed.added, "retired": changed.removed}
     path = f"{metadata_log_dir.rstrip('/')}/{CHANGED_LOG_DIRS}"
     file_system.write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())

@@ -80,15 +80,15 @@ def open_execution_file(path: Path, cluster_id: str, goal: str) -> ExecutionFile
             raise TypeError(path)
     except (ValueError, TypeError, RecursionError):
         raise OperationFailed(
-            f"{path} is damaged, or is not the file of an execution: name another file with "
-            "--state, or delete it, and give the same command again. The cordons and throttles "
-            "that it named stay then, until you remove them (spindle disks uncordon, spindle "
-            "reassign --verify)"
+            f"{path} is damaged, or is not the state file of an execution: choose another file "
+            "with `state`, or delete it, and start again. The cordons and throttles that it named "
+            "then stay until you remove them (spindle disks uncordon, spindle kafka "
+            "reassign-partitions --verify)"
         ) from None
     if (file.cluster_id, file.goal) != (cluster_id, goal):
         raise OperationFailed(
             f"{path} is of {file.goal!r} in cluster {file.cluster_id}, not of {goal!r} in "
-            f"{cluster_id}; name another file with --state"
+            f"{cluster_id}; choose another file with `state`"
         )
     return file
 

@@ -413,7 +413,7 @@ class RoundExecutor:
             "got "
             f"any further for {span}: {join_first(names, _MAX_NAMED)}. See the logs of "
             "these brokers, or cancel the moves with spindle kafka reassign-partitions --cancel; "
-            "then give the same command again"
+            "then start again"
         )
 
     def _give_up(self, reasons: Mapping[TopicPartition, str]) -> None:

@@ -212,7 +212,7 @@ def _ranges(
 def _passed_ends(client: WireClient, options: BrokerReadOptions, stop: Offsets) -> Offsets:
     """Return the ends of those logs that end before the offset at which the options end.
 
-    A task would wait in vain for the offsets between the two.
+    A task would wait forever for the offsets between the two.
 
     Raises:
         DataLoss: there is such a log, and the options say that this is an error.

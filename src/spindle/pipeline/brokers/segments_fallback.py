@@ -18,7 +18,7 @@ from spindle.pipeline.segments.ranges import SegmentRange
 
 @dataclass(frozen=True, slots=True)
 class RowsThroughBrokers:
-    """Gives the rows of a range as a read from its directory would, without its lineage."""
+    """Returns the rows of a range as a read from its directory does, but without lineage."""
 
     client: ClientSettings
     is_read_committed: bool = False
@@ -43,14 +43,14 @@ class BatchesThroughBrokers:
 
 
 def rows_through_brokers(options: SegmentOptions) -> RowsThroughBrokers | None:
-    """Return the way through the brokers that the options name, None if they name none."""
+    """Return the fallback through the brokers of the options, None if they name none."""
     if options.brokers is None:
         return None
     return RowsThroughBrokers(options.brokers, options.is_read_committed)
 
 
 def batches_through_brokers(options: SegmentOptions) -> BatchesThroughBrokers | None:
-    """Return the way through the brokers that the options name, None if they name none."""
+    """Return the fallback through the brokers of the options, None if they name none."""
     if options.brokers is None:
         return None
     return BatchesThroughBrokers(options.brokers, options.is_read_committed)

@@ -5,5 +5,5 @@ Kafka client; Spark reads them through the broker and straight from the director
 is made of them; and every copy is proved equal to the input.
 
 Then three brokers with three disks each take the flights once more. In the middle a disk dies, the
-client goes on, and the same copies, read from the disks that are left, are proved equal again.
+client continues, and the same copies, read from the disks that are left, are proved equal again.
 """

@@ -20,7 +20,7 @@ def compact_table(
     *,
     target_bytes: int = TARGET_BYTES,
 ) -> tuple[int, int]:
-    """Make files of about `target_bytes` of smaller ones; return how many became how many.
+    """Merge small files into files of about `target_bytes`; return the numbers before and after.
 
     Raises:
         ExportConflict: another compaction replaced the same files first.

@@ -77,7 +77,7 @@ class JsonDecoder:
         """Return the rows of values all of which are good.
 
         Every value begins with `{`, ends with `}` and is a line of its own. The reader can be at
-        the end of `}` and go on with `{` between two objects only, and no JSON string contains a
+        the end of `}` and continue with `{` between two objects only, and no JSON string contains a
         line end; so each value is at least one object, and as many rows as values are one each.
         """
         lines = _lines(values)

@@ -1,9 +1,9 @@
 """Read a range to its end although its directory moves or its segments are replaced meanwhile.
 
 A task begins with the directory of the plan. If this directory vanishes, the replica was moved or
-deleted. The task looks for it in the broker's other log directories and goes on at the offset that
-it has reached. Where the directories are not on the task's machine, or cannot be read, or no longer
-have the replica, the task reads the rest through the brokers, if the options name them.
+deleted. The task looks for it in the broker's other log directories and continues at the offset
+that it has reached. Where the directories are not on the task's machine, or cannot be read, or no
+longer have the replica, the task reads the rest through the brokers, if the options name them.
 """
 
 import socket
@@ -93,7 +93,7 @@ def read_resumed(
     settings: ReadSettings,
     open_reader: Callable[[SegmentRange, ReadSettings, SegmentLog], _Reader],
 ) -> Iterator[pa.RecordBatch]:
-    """Return what readers give for a range: a new one goes on where the one before was interrupted.
+    """Yield the rows of a range; after an interruption, a new reader continues.
 
     Raises:
         DataLoss: part of the range is no longer there, and `fail_on_data_loss` is on.

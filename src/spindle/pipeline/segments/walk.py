@@ -20,7 +20,7 @@ from spindle.pipeline.segments.ranges import SegmentRange
 
 
 class WalkInterrupted(Exception):
-    """A walk cannot go on; offsets below `next_offset` were read.
+    """A walk cannot continue; offsets below `next_offset` were read.
 
     `failure` is None if segments were replaced or their directory moved; otherwise the directory
     cannot be read here: no right, or an I/O error.

@@ -124,7 +124,7 @@ class QueryRegister:
         raise RequestTimedOut(f"the state of {self.group_id} could not be changed: others did")
 
     def settled(self) -> QueryState | None:
-        """Return the state after all changes that are under way have happened or failed."""
+        """Return the state after all running changes have succeeded or failed."""
         ProducerTransaction(self.coordinators, self.group_id, _STATE_TIMEOUT_MS)
         return self.read()
 
@@ -143,7 +143,7 @@ class QueryRegister:
         """Commit a decided transaction; return ABORTED if it was aborted before.
 
         Raises:
-            OutcomeUnknown: somebody used the transactional id since.
+            OutcomeUnknown: another producer has used the transactional id since.
             ApiError: the coordinator refused.
             ClientError: no broker could be asked.
         """

@@ -137,8 +137,8 @@ def _compile_kernel() -> None:
 def _environment_of_launcher(java: Java, master: str) -> Iterator[None]:
     """Set the environment that Spark's launcher reads before any configuration.
 
-    JAVA_HOME is put back at the end, because other programs may need the one of the user. The
-    names of the interpreter stay: Spark reads them whenever it starts a worker.
+    JAVA_HOME is restored at the end, because other programs may need the user's value. The names of
+    the interpreter stay: Spark reads them whenever it starts a worker.
     """
     # Spark's default is `python3`, which may be another interpreter without our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

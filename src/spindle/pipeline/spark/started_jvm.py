@@ -11,7 +11,7 @@ def ended_with_a_failed_start() -> Iterator[None]:
     """Kill the JVM that PySpark starts in this block if the block fails, as after Ctrl-C.
 
     PySpark removes the folder in which the JVM is about to write its port, so this JVM would report
-    a missing file, and then run for ever.
+    a missing file, and then run forever.
     """
     import pyspark.java_gateway
     from pyspark import SparkContext

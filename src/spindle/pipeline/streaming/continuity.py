@@ -2,8 +2,8 @@
 
 Since the checkpoint, a topic may have been deleted or created again, a log truncated, or records
 removed by retention before the stream read them. These losses stop the stream (`failOnDataLoss`),
-or it goes on with what is left. A checkpoint of another cluster or of other topics is always an
-error.
+or it continues with the remaining records. A checkpoint of another cluster or of other topics is
+always an error.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ class AvailableOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """How a stream goes on: what it can read, and a sentence for each loss."""
+    """The continuation of a stream: what it can read, and a sentence for each loss."""
 
     backlog: Backlog
     losses: tuple[str, ...]

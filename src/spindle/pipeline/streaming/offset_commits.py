@@ -1,6 +1,6 @@
 """Commit the offsets of finished batches to a consumer group, so that tools can show its lag.
 
-The stream itself never reads these offsets: its checkpoint decides where it goes on. So a commit
+The stream itself never reads these offsets: its checkpoint decides where it continues. So a commit
 that fails is only logged, and it gives up early, because the next batch waits for it. It is not
 tried again: the commit after the next batch replaces it.
 """

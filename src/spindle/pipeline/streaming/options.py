@@ -2,7 +2,7 @@
 
 The topics, the rows and the tasks of each batch are chosen as in a batch read (see
 `spindle.pipeline.brokers.options`). A new stream starts at `startingOffsets`, which is
-`latest` by default; a stream that has a checkpoint goes on from there. Options of streams:
+`latest` by default; a stream that has a checkpoint continues from there. Options of streams:
 
     maxOffsetsPerTrigger     the most offsets of a batch, shared in proportion to the backlogs
     minOffsetsPerTrigger     a batch waits for so many offsets, at most maxTriggerDelay (15m)

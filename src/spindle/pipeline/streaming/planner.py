@@ -206,7 +206,7 @@ class StreamPlanner:
         return dict(admitted_ends(backlog, limits, backlog_bytes))
 
     def _confirmed(self, start: StreamPosition) -> tuple[Continuation, AvailableOffsets]:
-        """Return how the stream goes on; ask again before a loss is believed."""
+        """Return the continuation of the stream; check a loss a second time."""
         attempts = self.options.read.offset_retries
         while True:
             continuation, available = self._settled(lambda: self._continuation(start))

@@ -108,7 +108,8 @@ class AffectedReplicas:
                 failed.path,
                 dict.fromkeys(only, ReplicaState.OFFLINE),
                 f"{failed.path} is offline and has the only replica of {len(only)} "
-                f"partition{'' if len(only) == 1 else 's'}; re-admit it, or delete the topics",
+                f"partition{'' if len(only) == 1 else 's'}; bring it back online, or "
+                "delete the topics",
             )
 
     def check_losses(

@@ -521,5 +521,5 @@ class BrokerServer:
             return  # it is not in use: a command gets the failure
         log.error("Stopping serving logs in dir %s: %s", failure.path, failure.cause)
         self.replicas.on_directory_failed(directory)
-        directory.executor.let_go(directory.store.close_without_flush)
+        directory.executor.run_after_failure(directory.store.close_without_flush)
         self.directory_reports.directory_failed(directory)

@@ -162,8 +162,8 @@ class DirectoryChanges:
         """
         works: dict[DirectoryAction, Callable[[str], Awaitable[AlteredDirectory]]] = {
             DirectoryAction.ADD: self._add,
-            DirectoryAction.READMIT: partial(self._readmit, accepted=accepted_losses),
-            DirectoryAction.RETIRE: self._retire,
+            DirectoryAction.ONLINE: partial(self._bring_online, accepted=accepted_losses),
+            DirectoryAction.REMOVE: self._remove_directory,
         }
         task = asyncio.get_running_loop().create_task(self._in_turn(works[action], path))
         self._tasks[task] = None
@@ -226,7 +226,9 @@ class DirectoryChanges:
         finally:
             self.joining = None
 
-    async def _readmit(self, path: str, accepted: Collection[TopicPartition]) -> AlteredDirectory:
+    async def _bring_online(
+        self, path: str, accepted: Collection[TopicPartition]
+    ) -> AlteredDirectory:
         parts = self._parts
         failed = self._known(path)
         if not failed.is_offline:
@@ -257,7 +259,8 @@ class DirectoryChanges:
                 )
             if not lost:
                 raise _refused(
-                    f"{path} is online, and no replica of this broker is lost: nothing to re-admit"
+                    f"{path} is online, and no replica of this broker is lost: nothing to bring "
+                    "back online"
                 )
             if not accepted:
                 raise DirectoryInUse(
@@ -280,7 +283,7 @@ class DirectoryChanges:
         states = self._affected.states(accepted, (), accepted)
         return AlteredDirectory(directory.path, directory.directory_id, replicas=states)
 
-    async def _retire(self, path: str) -> AlteredDirectory:
+    async def _remove_directory(self, path: str) -> AlteredDirectory:
         parts, ports = self._parts, self._ports
         directory = self._known(path)
         if path == ports.metadata_log_dir:
@@ -288,7 +291,7 @@ class DirectoryChanges:
         if all(d is directory or d.is_offline for d in parts.replicas.directories):
             raise _refused(f"{path} is the last log directory of broker {parts.node_id}")
         if directory.is_offline:
-            return await self._retire_failed(directory)
+            return await self._remove_failed(directory)
         async with parts.lock:
             self._affected.check_empty(directory)
             changed = self._changed.with_retired(path, ports.configured)
@@ -296,14 +299,14 @@ class DirectoryChanges:
             parts.replicas.remove_directory(directory)
             parts.on_changed()
         await self._close(directory)
-        ports.open_directories.retire(path)
+        ports.open_directories.remove(path)
         log.info("log directory %s was removed", path)
         if directory.directory_id:
             parts.lifecycle.register_again()
             await self._until_registered(directory.directory_id, is_wanted=False)
         return AlteredDirectory(path, directory.directory_id)
 
-    async def _retire_failed(self, failed: LogDirectory) -> AlteredDirectory:
+    async def _remove_failed(self, failed: LogDirectory) -> AlteredDirectory:
         """Remove a directory whose disk failed: create its replicas in other directories."""
         parts, ports = self._parts, self._ports
         await self._until_known_as_failed(failed)
@@ -314,7 +317,7 @@ class DirectoryChanges:
             parts.replicas.remove_directory(failed)
             await self._host_missing()
             parts.on_changed()
-        ports.open_directories.retire(failed.path)
+        ports.open_directories.remove(failed.path)
         log.info("log directory %s was removed; it had failed", failed.path)
         if failed.directory_id:
             # It is not reported as offline any more: its disk may be added again.

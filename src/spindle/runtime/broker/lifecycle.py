@@ -120,7 +120,7 @@ class BrokerLifecycle:
         self._random = random.random
         self._backoff = Backoff(_INITIAL_RETRY_MS, times.session_timeout_ms, self._random)
         self._offline: dict[Uuid, None] = {}
-        self._readmitted: dict[Uuid, None] = {}
+        self._recovered: dict[Uuid, None] = {}
         self._acknowledged_offline: dict[Uuid, None] = {}
         self._checks: dict[Uuid, asyncio.TimerHandle] = {}
         self._is_registration_due = False
@@ -173,14 +173,14 @@ class BrokerLifecycle:
         ):
             self.register_again()
 
-    def register_again(self, readmitted: Uuid | None = None) -> None:
+    def register_again(self, recovered: Uuid | None = None) -> None:
         """Renew the registration of this process, because its directories have changed.
 
         Args:
-            readmitted: a directory that had failed and is no longer reported as offline.
+            recovered: a directory that had failed and is no longer reported as offline.
         """
-        if readmitted:
-            self._readmitted[readmitted] = None
+        if recovered:
+            self._recovered[recovered] = None
         self._is_registration_due = True
         self._wake.set()
 
@@ -293,16 +293,16 @@ class BrokerLifecycle:
     async def _renew_registration(self) -> None:
         """Register again; if that fails, try again after the next heartbeat.
 
-        No heartbeat is open meanwhile that might report a readmitted directory as offline.
+        No heartbeat is open meanwhile that might report a recovered directory as offline.
         """
         self._is_registration_due = False
-        for directory_id in self._readmitted:
+        for directory_id in self._recovered:
             self._offline.pop(directory_id, None)
             self._acknowledged_offline.pop(directory_id, None)
             check = self._checks.pop(directory_id, None)
             if check is not None:
                 check.cancel()
-        self._readmitted.clear()
+        self._recovered.clear()
         try:
             await self._register()
         except ApiError as error:

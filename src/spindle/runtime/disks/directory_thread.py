@@ -129,7 +129,7 @@ class DirectoryThread(SerialExecutor):
         for _ in range(self._jobs.qsize()):
             job = self._jobs.get()
             if job is None:
-                yield from self._waits.break_all_off()
+                yield from self._waits.cancel_all_waits()
             yield job
 
     def _perform_all(self) -> None:

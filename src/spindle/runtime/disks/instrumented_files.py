@@ -113,7 +113,7 @@ class InstrumentedFileSystem(OsFileSystem):
         return io
 
     def hold(self, directory: str) -> None:
-        """Remember the file system of a directory, until `let_go`.
+        """Remember the file system of a directory, until `release`.
 
         Open files outlive the unmounting of their disk, but a new file would land on the disk of
         the mount point. So checkpoints, new logs and `capacity` raise ESTALE from then on.
@@ -123,7 +123,7 @@ class InstrumentedFileSystem(OsFileSystem):
         """
         self._devices[directory] = os.stat(directory).st_dev
 
-    def let_go(self, directory: str) -> None:
+    def release(self, directory: str) -> None:
         """Forget the file system of a directory: another disk may be mounted there."""
         self._devices.pop(directory, None)
 

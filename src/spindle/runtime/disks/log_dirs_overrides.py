@@ -35,7 +35,7 @@ def changed_log_dirs(
             "to log.dirs in the property file, or remove it with `spindle disks remove`",
             path,
         )
-    for path in changed.retired:
+    for path in changed.removed:
         log.warning(
             "log.dirs names %s, which was removed while the broker ran; it is not used. Remove "
             "it from log.dirs in the "

@@ -96,7 +96,7 @@ class OpenDirectories:
         if thread is not None and thread.failure is failure and not thread.hangs():
             lock = self._locks.pop(failure.path, None)
             if lock is not None:
-                thread.let_go(_release, lock)
+                thread.run_after_failure(_release, lock)
 
     async def unlock(self, path: str, thread: DirectoryExecutor) -> None:
         """Release the lock of a directory, if it has one; ignore errors of its disk."""
@@ -107,10 +107,10 @@ class OpenDirectories:
     def replace(self, path: str, thread: DirectoryExecutor) -> None:
         """Put a thread to use; the thread that it replaces continues to refuse late work."""
         self._others.remove(thread)
-        self.retire(path)
+        self.remove(path)
         self._threads[path] = thread
 
-    def retire(self, path: str) -> None:
+    def remove(self, path: str) -> None:
         """Remove the thread of a directory."""
         former = self._threads.pop(path, None)
         if former is not None:

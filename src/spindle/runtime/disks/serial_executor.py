@@ -138,7 +138,7 @@ class SerialExecutor(ABC):
         """See `DirectoryExecutor`."""
         return ThreadLoad(0, 0, int(1000 * self.watch.longest_s))
 
-    def let_go(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+    def run_after_failure(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
         """See `DirectoryExecutor`."""
         self._enqueue((_LastWork(function), args, None))
 

@@ -90,7 +90,7 @@ class SocketPoller:
             else:
                 number, work = self.by_descriptor[descriptor]
                 self.current = work
-                yield number, work.go_on, ()
+                yield number, work.resume, ()
 
     def end(self, work: Unfinished, *, has_failed: bool) -> None:
         """Remove a job that no longer waits, and close its descriptor."""
@@ -109,9 +109,9 @@ class SocketPoller:
         ]
         for number, work in late:
             self.current = work
-            yield number, work.break_off, ()
+            yield number, work.cancel_wait, ()
 
-    def break_all_off(self) -> Iterator[Resumed]:
+    def cancel_all_waits(self) -> Iterator[Resumed]:
         """Cancel all waits; yield their jobs."""
         return self._late(float("inf"))
 

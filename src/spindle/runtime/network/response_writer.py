@@ -282,7 +282,7 @@ class ResponseWriter:
             return
         self._move(_JOB)
         self._rest = None  # the job has it
-        rest.go_on(self._done, self.borrow_socket())
+        rest.start_next_job(self._done, self.borrow_socket())
 
     def _done(self, sent: PartialResponse | None, error: BaseException | None) -> None:
         self._rest_bytes = 0

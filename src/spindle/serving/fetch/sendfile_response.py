@@ -128,7 +128,9 @@ class StreamedResponse:
         """Return how many of its bytes are in memory. Call it between two jobs."""
         return 0 if self._parts is None else self._parts.memory_bytes
 
-    def go_on(self, done: Callback[PartialResponse | None], loan: BorrowedSocket | None) -> None:
+    def start_next_job(
+        self, done: Callback[PartialResponse | None], loan: BorrowedSocket | None
+    ) -> None:
         """Start the next job. Call it when the connection has sent all its bytes.
 
         Args:
@@ -148,7 +150,7 @@ class StreamedResponse:
         try:
             room = SocketWait(0, False) if loan is None else loan.send(self.begun)
             if room is None:
-                self.let_go()
+                self.release_files()
                 return None
             if loan is None or loan.descriptor < 0:
                 return self.hand_over(room)
@@ -156,7 +158,7 @@ class StreamedResponse:
         except BaseException:
             if loan is not None:
                 loan.end()
-            self.let_go()
+            self.release_files()
             raise
         return PendingResponse(self, loan, room.sent_bytes)
 
@@ -177,14 +179,14 @@ class StreamedResponse:
             parts = self._parts = AnswerParts(self._compose())
         return parts
 
-    def let_go(self) -> None:
+    def release_files(self) -> None:
         """Unpin the files; nothing more is sent. Runs on the directory's thread."""
         if self._parts is not None:
             self._parts.unpin_files()
 
     def give_up(self) -> None:
         """Unpin the files because the client disconnected. Call it between two jobs."""
-        self._executor.let_go(self.let_go)
+        self._executor.run_after_failure(self.release_files)
 
 
 class PendingResponse(Unfinished):
@@ -198,7 +200,7 @@ class PendingResponse(Unfinished):
         self._loan = loan
         self._sent_bytes = sent_bytes
 
-    def go_on(self) -> "PartialResponse | PendingResponse":
+    def resume(self) -> "PartialResponse | PendingResponse":
         """See `StreamedResponse.send_on`."""
         room = self._loan.send(self._answer.begun)
         assert room is not None, "the loan goes on"
@@ -207,7 +209,7 @@ class PendingResponse(Unfinished):
             return self
         return self._answer.hand_over(SocketWait(self._sent_bytes, is_full=False))
 
-    def break_off(self) -> PartialResponse:
+    def cancel_wait(self) -> PartialResponse:
         """See `StreamedResponse.hand_over`."""
         return self._answer.hand_over(SocketWait(self._sent_bytes, is_full=True))
 
@@ -216,7 +218,7 @@ class PendingResponse(Unfinished):
         self._loan.end()
         if has_failed:
             with suppress(OSError):  # of a file that was open for this answer alone
-                self._answer.let_go()
+                self._answer.release_files()
 
 
 def frame_of(message: Message, api_key: int, api_version: int, correlation_id: int) -> list[Bytes]:

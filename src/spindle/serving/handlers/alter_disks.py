@@ -1,4 +1,4 @@
-"""AlterDisks, one of Spindle's own APIs: add, re-admit and retire log directories."""
+"""AlterDisks, one of Spindle's own APIs: add, bring back online and remove log directories."""
 
 from collections.abc import Mapping
 

@@ -86,7 +86,7 @@ class Cluster(local.Cluster):
         """Stop all nodes in order, brokers before the quorum, and return when they have ended.
 
         `start` starts them again, with their records and the faults of their disks. Paused nodes
-        go on first.
+        continue first.
 
         Raises:
             TimeoutError: a node has not ended in time.
@@ -219,7 +219,7 @@ class Cluster(local.Cluster):
         """Cut the network between two nodes.
 
         Args:
-            how: "stall" holds all bytes up, and neither side hears of it; "break" breaks the
+            how: "stall" holds all bytes back, unnoticed by both sides; "break" breaks the
                 connections and refuses new ones.
             both: with False, only bytes from `one` to `other` are cut.
 

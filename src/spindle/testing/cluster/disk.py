@@ -97,7 +97,7 @@ class Disk:
         self._set(replace(self._faults, quota_bytes=quota))
 
     def slow(self, delay_ms: float) -> None:
-        """Delay every operation by so many milliseconds."""
+        """Delay every operation by this time in ms."""
         if delay_ms < 0:
             raise ValueError(f"delay_ms {delay_ms} is less than 0")
         self._set(replace(self._faults, slow_ms=delay_ms))
@@ -165,8 +165,7 @@ class Disk:
     def heal(self) -> None:
         """End all faults. Stored data stay as they are.
 
-        A directory that the broker has given up stays offline until `readmit`, or until the broker
-        restarts.
+        A failed directory stays offline until `bring_online`, or until the broker restarts.
         """
         self._set(DiskFaults(generation=self._faults.generation))
 
@@ -193,7 +192,7 @@ class Disk:
 
         format_new_directories(str(self.node.property_file))
 
-    def readmit(self, *, accept_loss: bool = False) -> bool:
+    def bring_online(self, *, accept_loss: bool = False) -> bool:
         """Let the running broker use this directory again, after it was healed or replaced.
 
         Return True if the disk was empty, so that the broker has formatted it.
@@ -215,7 +214,7 @@ class Disk:
         servers = self.node.bootstrap_servers
         if servers is None:
             raise ClusterError(f"node {self.node.node_id} is no broker")
-        broker_id, path, action = self.node.node_id, str(self.path), DirectoryAction.READMIT
+        broker_id, path, action = self.node.node_id, str(self.path), DirectoryAction.ONLINE
         with connected(servers) as client:
             try:
                 return alter_disks(client, broker_id, action, path).was_formatted

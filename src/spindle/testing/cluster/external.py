@@ -1,4 +1,4 @@
-"""A cluster that somebody else runs, seen like one of `spindle.testing`."""
+"""A cluster that was started elsewhere, with the interface of `spindle.testing`."""
 
 from collections.abc import Mapping, Sequence
 

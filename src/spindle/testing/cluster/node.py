@@ -105,7 +105,7 @@ class NodeHandle(local.NodeHandle):
         self._is_paused = True
 
     def resume(self) -> None:
-        """Let a paused process go on."""
+        """Resume a paused process."""
         self._cluster.send_signal(self, signal.SIGCONT)
         self._is_paused = False
 

@@ -47,7 +47,7 @@ class DiskFaults:
     Attributes:
         error_number: of the `OSError` that operations raise; 0 for none.
         operations: the operations that raise it.
-        quota_bytes: the files of the disk may have so many bytes together; None for no limit.
+        quota_bytes: the maximum size of all files of the disk; None for no limit.
         slow_ms: delay of each operation.
         is_hung: no operation returns until this is over.
         is_readonly: writes raise EROFS.
@@ -114,7 +114,7 @@ class FaultyDisk:
         return self._faults
 
     def set(self, faults: DiskFaults) -> None:
-        """Replace the faults. Operations that hang go on if the new faults allow it."""
+        """Replace the faults. Operations that hang continue if the new faults allow it."""
         with self._lock:
             if faults.quota_bytes is None:
                 self._free_bytes = None
@@ -129,8 +129,8 @@ class FaultyDisk:
     def cut_power(self) -> Notes:
         """Let no further operation begin, and return what is not synced.
 
-        The process must end then. A sync under way has ended before, because the node may have
-        been told that it has.
+        The process must end then. A running sync completes first, because the node may have seen
+        its success.
         """
         self._goes_on.clear()
         with self._sync_ended:
@@ -140,7 +140,7 @@ class FaultyDisk:
 
     @contextmanager
     def syncing(self) -> Iterator[None]:
-        """Count the body as a sync under way. Without power it does not begin."""
+        """Count the body as a running sync. Without power it does not begin."""
         with self._sync_ended:
             self._sync_ended.wait_for(lambda: self._has_power)
             self._syncs += 1

@@ -21,7 +21,7 @@ class Cut(ChoiceEnum):
 
     NONE = "none"
     STALL = "stall"
-    """Bytes wait until the cut is healed, and neither side hears of it."""
+    """Bytes wait until the cut is healed, unnoticed by both sides."""
     BREAK = "break"
     """The connection is broken, and a new one is refused."""
 
@@ -86,7 +86,7 @@ class FaultyNetwork:
         self._changed: asyncio.Event | None = None
 
     def set(self, faults: NetworkFaults) -> None:
-        """Replace the cuts. Connections that stall go on if the new cuts allow it."""
+        """Replace the cuts. Connections that stall continue if the new cuts allow it."""
         self.faults = faults
         if self._changed is not None:
             self._changed.set()

@@ -98,7 +98,7 @@ class OffsetCommitted(NamedTuple):
 
 
 class OffsetsAsked(NamedTuple):
-    """Somebody asks for the stable committed offsets of a group; `question` names the question."""
+    """A client asks for the stable committed offsets of a group; `question` names the question."""
 
     group: str
     question: int

@@ -21,7 +21,7 @@ class TransactionOutcome:
     """One transaction.
 
     Attributes:
-        is_asked: somebody has asked to commit it.
+        is_asked: a client has asked to commit it.
         is_committed: None while the outcome is not known.
     """
 

@@ -109,7 +109,7 @@ async def test_a_directory_fails_and_is_repaired_then_replaced_then_retired(tmp_
         path = homes[1].directories[1]
         writer = Writer(bootstrap)
         try:
-            for action in ("repaired", "replaced", "retired"):
+            for action in ("repaired", "replaced", "removed"):
                 await writer.more()
                 await until(lambda: in_sync(first))
                 assert replicas_in(victim, path)
@@ -119,9 +119,9 @@ async def test_a_directory_fails_and_is_repaired_then_replaced_then_retired(tmp_
                 if action == "replaced":
                     shutil.rmtree(path)
                     os.mkdir(path)
-                is_kept = action != "retired"
+                is_kept = action != "removed"
                 changed = await victim.broker.directory_changes.change(
-                    DirectoryAction.READMIT if is_kept else DirectoryAction.RETIRE, str(path)
+                    DirectoryAction.ONLINE if is_kept else DirectoryAction.REMOVE, str(path)
                 )
                 assert changed.was_formatted is (action == "replaced")
                 assert (victim.broker.replicas.directory_at(str(path)) is not None) is is_kept

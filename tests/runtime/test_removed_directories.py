@@ -36,16 +36,16 @@ async def test_a_directory_is_retired_when_it_is_empty(tmp_path: Path) -> None:
 
     async with running(home) as node, connected(node) as client:
         await client.create_topic("t", 3)
-        in_use = await alter(client, DirectoryAction.RETIRE, second)
+        in_use = await alter(client, DirectoryAction.REMOVE, second)
         assert in_use.error_code == ErrorCode.INVALID_REQUEST
         assert f"{second} has 1 replica; move them" in in_use.error_message
         assert [p.state for t in in_use.topics for p in t.partitions] == [ReplicaState.PRESENT]
-        metadata = await alter(client, DirectoryAction.RETIRE, first)
+        metadata = await alter(client, DirectoryAction.REMOVE, first)
         assert "holds the metadata log" in metadata.error_message
-        absent = await alter(client, DirectoryAction.RETIRE, tmp_path / "absent")
+        absent = await alter(client, DirectoryAction.REMOVE, tmp_path / "absent")
         assert absent.error_code == ErrorCode.LOG_DIR_NOT_FOUND
         assert (await add(client, tmp_path / "new")).error_code == 0
-        gone = await alter(client, DirectoryAction.RETIRE, tmp_path / "new")
+        gone = await alter(client, DirectoryAction.REMOVE, tmp_path / "new")
         assert gone.error_code == 0, gone
         assert len(registered(node)) == 3
         assert await log_dirs(client) == [str(d) for d in home.directories]
@@ -59,7 +59,7 @@ async def test_a_retired_directory_of_the_property_file_stays_retired(tmp_path: 
     file = first / "spindle-log-dirs.json"
 
     async with running(home) as node, connected(node) as client:
-        assert (await alter(client, DirectoryAction.RETIRE, second)).error_code == 0
+        assert (await alter(client, DirectoryAction.REMOVE, second)).error_code == 0
         assert json.loads(file.read_text())["retired"] == [str(second)]
     async with running(home) as node, connected(node) as client:
         assert list(await described(client)) == [str(first)]
@@ -76,14 +76,14 @@ async def test_a_dead_directory_is_retired_unless_it_has_the_only_replica(tmp_pa
         await client.create_topic("t", 3)
         await until(lambda: replicas_in(node, path) > 0)
         fail(node, path)
-        refused = await alter(client, DirectoryAction.RETIRE, path)
+        refused = await alter(client, DirectoryAction.REMOVE, path)
         assert refused.error_code == ErrorCode.INVALID_REQUEST
-        assert "has the only replica of 1 partition; re-admit it" in refused.error_message
+        assert "has the only replica of 1 partition; bring it back online" in refused.error_message
         assert [p.state for t in refused.topics for p in t.partitions] == [ReplicaState.OFFLINE]
-        assert (await alter(client, DirectoryAction.READMIT, path)).error_code == 0
+        assert (await alter(client, DirectoryAction.ONLINE, path)).error_code == 0
         await delete_topic(client, "t")
         fail(node, path)
-        answer = await alter(client, DirectoryAction.RETIRE, path)
+        answer = await alter(client, DirectoryAction.REMOVE, path)
         assert (answer.error_code, answer.topics) == (0, []), answer
         assert len(registered(node)) == 2
         assert str(path) not in await described(client)
@@ -106,13 +106,13 @@ async def test_a_retired_directory_is_not_reported_as_offline_when_its_disk_is_a
         lifecycle = node.broker.lifecycle
         register_again = lifecycle.register_again
 
-        def noting(readmitted: bytes | None = None) -> None:
-            forgotten.append(readmitted)
-            register_again(readmitted)
+        def noting(recovered: bytes | None = None) -> None:
+            forgotten.append(recovered)
+            register_again(recovered)
 
         monkeypatch.setattr(lifecycle, "register_again", noting)
         fail(node, path)
-        answer = await alter(client, DirectoryAction.RETIRE, path)
+        answer = await alter(client, DirectoryAction.REMOVE, path)
         assert forgotten == [answer.directory_id]
         added = await add(client, path)
         assert (added.error_code, added.directory_id) == (0, answer.directory_id)
@@ -129,10 +129,10 @@ async def test_a_directory_that_was_dead_at_the_start_is_retired(tmp_path: Path)
     shutil.rmtree(path)
     path.write_text("no directory")
     async with running(home) as node, connected(node) as client:
-        refused = await alter(client, DirectoryAction.RETIRE, path)
-        assert "has the only replica of 1 partition; re-admit it" in refused.error_message
+        refused = await alter(client, DirectoryAction.REMOVE, path)
+        assert "has the only replica of 1 partition; bring it back online" in refused.error_message
         await delete_topic(client, "t")
-        assert (await alter(client, DirectoryAction.RETIRE, path)).error_code == 0
+        assert (await alter(client, DirectoryAction.REMOVE, path)).error_code == 0
         assert list(await described(client)) == [str(home.directories[0])]
 
 
@@ -149,7 +149,7 @@ async def test_a_directory_is_not_retired_while_a_replica_moves_there(tmp_path: 
         _, *others = node.broker.replicas.directories
         target = next(directory for directory in others if directory is not partition.directory)
         assert await node.broker.mover.alter(partition, target) == ErrorCode.NONE
-        answer = await alter(client, DirectoryAction.RETIRE, target.path)
+        answer = await alter(client, DirectoryAction.REMOVE, target.path)
         assert "has 1 replica; move them" in answer.error_message
 
 
@@ -168,10 +168,10 @@ async def test_a_dead_directory_is_retired_after_the_controller_knows_its_replic
         await until(lambda: replicas_in(victim, path) > 0)
         fail(victim, path)
         await until(lambda: len(registered(nodes[0], 2)) == 1)
-        change = victim.broker.directory_changes.change(DirectoryAction.RETIRE, str(path))
+        change = victim.broker.directory_changes.change(DirectoryAction.REMOVE, str(path))
         task = asyncio.ensure_future(change)
         async with connected(victim) as client:
-            for _ in range(20):  # meanwhile it would be retired
+            for _ in range(20):  # meanwhile it would be removed
                 await described(client)
         assert not task.done()
         victim.broker.directory_reports.start()
