@@ -211,11 +211,6 @@ def _trust_entries(original: Function) -> Function:
     return lambda self, where: where in self.missing_at_start
 
 
-def _lead_anyway(original: Function) -> Function:
-    """Lead with a log that is being rebuilt."""
-    return lambda self, partition, instruction: self._lead(partition, instruction)
-
-
 DISK_MUTANTS: Final[dict[str, Mutant]] = {
     "files of damaged replicas rebuilt": Mutant(
         _Repairs,
@@ -277,7 +272,9 @@ DISK_MUTANTS: Final[dict[str, Mutant]] = {
         (Mutant(ReplicaManager, "_why_not_to_move", _look_once),),
     ),
     "two current logs": Mutant(DirectoryStore, "rename_to_stray", _keep_name),
-    "rebuilt replicas lead": Mutant(ReplicaManager, "_decline", _lead_anyway),
+    "fetches for former logs counted": Mutant(
+        ReplicaManager, "_require_new_fetches", always(False)
+    ),
     "rebuilt before leaving the ISR": Mutant(
         ReplicaRebuilder,
         "_leave_isr",
