@@ -164,7 +164,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
 def _discard(handle: asyncio.Handle) -> None:
     """Close the coroutine of a task that was not started: else Python prints a warning about it."""
-    task = getattr(handle._callback, "__self__", None)
+    task = getattr(getattr(handle, "_callback", None), "__self__", None)
     coroutine = task.get_coro() if isinstance(task, asyncio.Task) else None
     if isinstance(coroutine, CoroutineType) and getcoroutinestate(coroutine) == CORO_CREATED:
         coroutine.close()
