@@ -49,7 +49,8 @@ def offsets(files: MemoryFileSystem, name: str) -> dict[TopicPartition, int]:
 
 def test_a_fresh_directory_gets_empty_checkpoints() -> None:
     files = MemoryFileSystem()
-    opened(files)
+    files.make_directories(ROOT)
+    loaded(files)
     assert files.list_directory(ROOT) == [
         "cleaner-offset-checkpoint",
         "log-start-offset-checkpoint",

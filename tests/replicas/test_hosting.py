@@ -344,6 +344,13 @@ def test_a_log_is_missing_from_any_directory_if_none_is_recorded() -> None:
     assert s.replicas.lookup("t", 0) is None
 
 
+def test_lost_checkpoints_show_nothing_about_a_replica_without_a_recorded_directory() -> None:
+    s = BrokerScenario(directories=2)
+    s.directories[1].store.lacks_checkpoints = True
+    s.create("t", [1])
+    assert s.partition().leader is not None
+
+
 def test_a_missing_log_says_nothing_about_a_topic_created_while_the_broker_was_down() -> None:
     where = TopicPartition("t", 0)
     s = BrokerScenario(is_started=False)

@@ -1,8 +1,11 @@
 """A partition as leader: appends, acknowledgements, the high watermark and the in-sync replicas."""
 
+import pytest
 from broker_scenario import LAG_MS, BrokerScenario, topic_settings
+from cluster_image import directory_of
 
 from spindle.common.errors import ErrorCode
+from spindle.common.uuids import DIRECTORY_LOST
 
 
 def leading(*replicas: int, min_isr: int = 1) -> BrokerScenario:
@@ -304,6 +307,27 @@ def test_a_replica_whose_broker_registered_anew_joins_only_after_a_fetch() -> No
     s.replicas.review_isrs()
     assert s.proposals == []
     s.follower_fetches(2, 0)
+    assert s.proposal() == (1, 2)
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_replica_that_the_controller_removed_joins_only_after_a_fetch(is_seen: bool) -> None:
+    """Its log may have been put aside for a rebuild since its last fetch."""
+    s = leading(1, 2)
+    s.append("a")
+    s.follower_fetches(2, 1)
+    home, closed = [directory_of(1), directory_of(2)], list[bool]()
+    s.replicas.on_new_fetches_required = lambda: closed.append(True)
+    s.cluster.change("t", isr=[1], directories=[directory_of(1), DIRECTORY_LOST])
+    if is_seen:
+        s.publish()
+    s.change("t", directories=home)
+    s.replicas.review_isrs()
+    assert s.proposals == []
+    assert closed == [True] * (1 + is_seen)
+    s.follower_fetches(2, 0)
+    assert s.proposals == []
+    s.follower_fetches(2, 1)
     assert s.proposal() == (1, 2)
 
 

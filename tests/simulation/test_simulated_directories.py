@@ -14,6 +14,7 @@ from verification.simulation.scenario import (
     Scenario,
     Workload,
     draw_disks,
+    draw_rebuilding,
     draw_vanishing,
 )
 
@@ -81,6 +82,10 @@ def audited(seed: int) -> SimulationOutcome:
     )
 
 
+def rebuilding(seed: int) -> SimulationOutcome:
+    return simulate(draw_rebuilding(seed))
+
+
 def vanishing(seed: int) -> SimulationOutcome:
     return simulate(draw_vanishing(seed))
 
@@ -96,6 +101,7 @@ RUNS = (
     moves_amid_changes,
     rebuilt,
     audited,
+    rebuilding,
     vanishing,
 )
 
@@ -136,6 +142,7 @@ def test_no_fault_alone_breaks_a_promise(run: Run, seed: int) -> None:
         (moves_amid_changes, "beginning moves not counted"),
         (rebuilt, "rebuilt before leaving the ISR"),
         (audited, "files of damaged replicas rebuilt"),
+        (rebuilding, "fetches for former logs counted"),
         (vanishing, "missing logs created empty"),
         (vanishing, "lost checkpoints taken for a proof"),
     ],

@@ -272,6 +272,9 @@ DISK_MUTANTS: Final[dict[str, Mutant]] = {
         (Mutant(ReplicaManager, "_why_not_to_move", _look_once),),
     ),
     "two current logs": Mutant(DirectoryStore, "rename_to_stray", _keep_name),
+    "fetches for former logs counted": Mutant(
+        ReplicaManager, "_require_new_fetches", always(False)
+    ),
     "rebuilt before leaving the ISR": Mutant(
         ReplicaRebuilder,
         "_leave_isr",

@@ -21,6 +21,8 @@ from spindle.log.formats.checkpoints import (
     write_offset_checkpoint,
 )
 from spindle.log.formats.meta_properties import meta_properties_path
+from spindle.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from spindle.replicas.partition import Partition
 from spindle.testing.filesystem import Fault
 from verification.simulation.audited_disk import damage_and_repair
 from verification.simulation.cluster import SimulatedCluster, SimulatedNode
@@ -56,6 +58,8 @@ class DiskNemesis:
         self._invariants = invariants
         self._history = history
         self._random = random
+        # From an own generator, so that the other faults of a seed keep their meaning.
+        self._late = Random(f"late reports of {cluster.scenario.seed}")
 
     def actions(self) -> tuple[tuple[float, Callable[[], None]], ...]:
         """Return each fault with its chance."""
@@ -378,6 +382,8 @@ class DiskNemesis:
         if not task.done() or task.cancelled() or task.result() is not None:
             self._history.note(f"{node}: {where} is not rebuilt: {task}")
             return
+        if self._late.random() < 0.5:
+            self._nemesis.later(self._report_late(node, partition))
         end = random.choice(("none", "none", "none", "kill", "fault", "cancellation"))
         await asyncio.sleep(random.choice((0.0, 0.01, 0.1, 0.3, 1.0)) * random.random())
         if node.life is not life:
@@ -404,6 +410,40 @@ class DiskNemesis:
             node.machine.disks.heal(path)
             node.kill()
             await self._nemesis.restart(node, random.uniform(0.05, 1.0))
+
+    async def _report_late(self, node: SimulatedNode, partition: Partition) -> None:
+        """Let an earlier report of the replica's directory reach the controller during a rebuild.
+
+        It timed out at the broker, which has sent later ones since.
+        """
+        life = node.life
+        await asyncio.sleep(self._late.choice((0.05, 0.3, 1.0)) * self._late.random())
+        if node.life is not life or life is None or node.node is None or node.node.broker is None:
+            return
+        directory = AssignReplicasToDirsRequest.DirectoryData
+        topic = directory.TopicData
+        index = partition.topic_partition.partition
+        request = AssignReplicasToDirsRequest(
+            broker_id=node.plan.node_id,
+            broker_epoch=node.node.broker.lifecycle.broker_epoch,
+            directories=[
+                directory(
+                    id=partition.directory.directory_id,
+                    topics=[
+                        topic(
+                            topic_id=partition.topic_id,
+                            partitions=[topic.PartitionData(partition_index=index)],
+                        )
+                    ],
+                )
+            ],
+        )
+        assert node.node.controller is not None
+        self._history.note(f"{node}: a late report of {partition.topic_partition}")
+        self._invariants.late_reports.add((node.plan.node_id, partition.topic_partition))
+        sent = _refusal(node.node.controller.channel.request(request))
+        task = self._loop.create_task(sent, context=life.context())
+        await asyncio.wait([task], timeout=_CHANGED_S)
 
     # -- parts of several faults
 

@@ -80,7 +80,8 @@ class FolderNemesis:
         is_alone = random.random() < 0.6 and not self._cluster.scenario.chances.is_lossy
         for node in (*(others if is_alone else ()), victim):
             await self._end(node)
-        self._remove(victim)
+        if not victim.machine.disks.has_faults:
+            self._remove(victim)
         for node in random.sample((victim, *others), len(others) + 1):
             self._nemesis.later(self._nemesis.restart(node, random.uniform(0.05, 1.0)))
         await asyncio.sleep(random.uniform(1.0, 8.0))

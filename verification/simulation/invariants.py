@@ -85,6 +85,8 @@ class Invariants:
         self._history = history
         self.asked_moves: set[tuple[int, TopicPartition, str]] = set()
         """Moves between directories that were asked for: broker, partition and path."""
+        self.late_reports: set[tuple[int, TopicPartition]] = set()
+        """Replicas whose directory was reported late: broker and partition."""
         self.moves = MoveOracle(verdict)
         self.metadata = MetadataOracle(verdict)
         self.records = RecordOracle(verdict, lambda: cluster.loop.now_s)
@@ -274,7 +276,11 @@ class Invariants:
         known = self.metadata.newest.topics.partition(partition.topic_id, index)
         if known is None or broker_id not in known.replicas:
             return
-        is_online = self.metadata.newest.cluster.has_online_directory(
+        # A late report records the directory again until the broker has heard of it.
+        is_online = (
+            broker_id,
+            partition.topic_partition,
+        ) not in self.late_reports and self.metadata.newest.cluster.has_online_directory(
             broker_id, known.directory(broker_id)
         )
         self._verdict.check(
@@ -291,6 +297,11 @@ class Invariants:
         who = f"broker {broker_id}"
         if partition.is_offline:
             return
+        assert watched.node.broker is not None
+        self._verdict.check(
+            leader is None or not watched.node.broker.replicas.rebuilds.must_stay_lost(partition),
+            f"{who} leads {oracle}, which it rebuilds",
+        )
         if replica.leader is not None and replica.leader is not leader:
             # The former leader committed these in the event that ended its leadership.
             replica.high_watermark = replica.leader.high_watermark

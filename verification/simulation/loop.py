@@ -10,6 +10,8 @@ import socket
 from collections.abc import Callable
 from contextvars import Context
 from heapq import heappop, heappush
+from inspect import CORO_CREATED, getcoroutinestate
+from types import CoroutineType
 from typing import Any, Final
 
 from verification.simulation.clock import START_S
@@ -95,6 +97,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             return
         life = handle._context.get(LIFE, THE_WORLD)
         if life.is_over:
+            _discard(handle)
             return
         handle._run()
         self.event_count += 1
@@ -105,6 +108,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def end(self) -> None:
         """Close the loop: callbacks that finalizers schedule from now on are dropped."""
+        for handle in self._ready:
+            _discard(handle)
         self._ready.clear()
         self._scheduled.clear()
         self.set_exception_handler(lambda loop, context: None)
@@ -155,6 +160,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _process_events(self, event_list: Any) -> None:
         """Do nothing, because there is no selector."""
+
+
+def _discard(handle: asyncio.Handle) -> None:
+    """Close the coroutine of a task that was not started: else Python prints a warning about it."""
+    task = getattr(getattr(handle, "_callback", None), "__self__", None)
+    coroutine = task.get_coro() if isinstance(task, asyncio.Task) else None
+    if isinstance(coroutine, CoroutineType) and getcoroutinestate(coroutine) == CORO_CREATED:
+        coroutine.close()
 
 
 def _new_task(loop: Any, coro: Any, context: Context | None = None) -> asyncio.Task[Any]:

@@ -7,7 +7,13 @@ replaced.
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from verification.simulation.scenario import Scenario, draw, draw_cleaning, draw_vanishing
+from verification.simulation.scenario import (
+    Scenario,
+    draw,
+    draw_cleaning,
+    draw_rebuilding,
+    draw_vanishing,
+)
 
 
 class RecordedSeed(NamedTuple):
@@ -27,6 +33,7 @@ RECORDED_SEEDS: Final = {
     "election outside the ISR": RecordedSeed(4),
     "epoch kept at a fence": RecordedSeed(190),
     "epochs hidden from leaders": RecordedSeed(16),
+    "fetches for former logs counted": RecordedSeed(2, draw_rebuilding),
     "gaps not verified": RecordedSeed(78, draw_cleaning),
     "last offsets lost by compaction": RecordedSeed(30),
     "lost checkpoints taken for a proof": RecordedSeed(8, draw_vanishing),

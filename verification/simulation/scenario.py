@@ -372,6 +372,16 @@ def draw_vanishing(seed: int) -> Scenario:
     return replace(draw_disks(seed), chances=FaultRates(vanish=0.3), deeds=Workload(), fault_s=8.0)
 
 
+def draw_rebuilding(seed: int) -> Scenario:
+    """Return the scenario of a seed in which replicas are rebuilt, and brokers are killed."""
+    return replace(
+        draw_disks(seed),
+        chances=FaultRates(rebuilt=1.0, kill=0.3),
+        deeds=Workload(unclean=True),
+        fault_s=8.0,
+    )
+
+
 def draw_cleaning(seed: int) -> Scenario:
     """Return the scenario of a seed in which brokers die while compaction works."""
     random = Random(f"cleaning {seed}")

@@ -278,7 +278,11 @@ class DirectoryStore:
             self._kept_offsets.pop(where, None)
         self.missing_at_start.update(needed)
         self.lacks_checkpoints = False
-        self._is_loss_open = self._is_loss_open and bool(needed)
+        if self._is_loss_open and not needed:
+            # At once: after a kill, empty checkpoints would show nothing again.
+            self._is_loss_open = False
+            self.checkpoint_recovery_points()
+            self.checkpoint_high_watermarks()
 
     def _topic_id(self, name: str) -> Uuid | None:
         """Return the topic id in a directory whose removal may have been interrupted."""

@@ -86,13 +86,18 @@ def missing_from(
 ) -> LogDirectory | None:
     """Return the directory from which the log of a replica may be missing; None if there is none.
 
-    The folder of the log was removed, or lost with a part of the file system. That is the recorded
-    directory, and any one if no directory is recorded (before KIP-858).
+    The folder of the log was removed, or lost with a part of the file system. If no directory is
+    recorded (before KIP-858, and for a log that was not created yet), it is one whose checkpoints
+    show records.
     """
-    is_anywhere = recorded in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING)
     for directory in directories:
-        is_recorded = is_anywhere or directory.directory_id == recorded
-        if is_recorded and not directory.is_offline and directory.store.may_lack(where):
+        if directory.is_offline:
+            continue
+        if directory.directory_id == recorded:
+            return directory if directory.store.may_lack(where) else None
+        if recorded in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING) and (
+            where in directory.store.missing_at_start
+        ):
             return directory
     return None
 

@@ -83,6 +83,8 @@ class ReplicaManager:
         self._unidentified: dict[TopicPartition, list[FoundLog]] = {}
         self._missing: dict[TopicPartition, LogDirectory] = {}
         """Replicas that stay offline because their log may be missing from a directory."""
+        self.on_new_fetches_required: Callable[[], None] = lambda: None
+        """Is called when followers have to fetch again although nothing has changed for them."""
         self.busy = BusyReplicas()
         self.moves = Moves(report_directory, now_ms, new_uuid)
         self.rebuilds = Rebuilds()
@@ -523,9 +525,42 @@ class ReplicaManager:
         if partition.is_offline:
             return
         settings = self._settings_of(partition.topic_partition.topic)
+        if was_leader and self._require_new_fetches(partition, registration):
+            self.on_new_fetches_required()
         partition.become_leader(registration, settings.min_isr)
         if not was_leader:
             self._tell(partition, True)
+
+    def _require_new_fetches(
+        self, partition: Partition, registration: PartitionRegistration
+    ) -> bool:
+        """Forget how far replicas were whose last fetch may have been for another log.
+
+        The controller has removed them from the ISR, or records a directory in place of a lost one:
+        they may be rebuilt since. A report of their directory that reaches the controller late
+        makes them eligible for the ISR before they have fetched for the new log.
+
+        Returns:
+            True if there is such a replica.
+        """
+        leader, before = partition.leader, partition.registration
+        if leader is None or before is None:
+            return False
+        returning = [
+            replica_id
+            for replica_id in before.replicas
+            if replica_id in registration.replicas
+            and (
+                (replica_id in before.isr and replica_id not in registration.isr)
+                or (
+                    before.directory(replica_id) == DIRECTORY_LOST
+                    and registration.directory(replica_id) != DIRECTORY_LOST
+                )
+            )
+        ]
+        for replica_id in returning:
+            leader.require_new_fetch(replica_id)
+        return bool(returning)
 
     def _decline(self, partition: Partition, instruction: BecomeLeader) -> None:
         """Do not lead with a log that is being rebuilt: the others would delete their records.

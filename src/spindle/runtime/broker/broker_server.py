@@ -135,6 +135,8 @@ class BrokerServer:
         )
         self.limits = RequestLimits.of(config, env.max_descriptors)
         self.services = self._make_services()
+        close_sessions = self.services.fetch_sessions.close_replica_sessions
+        self.replicas.on_new_fetches_required = close_sessions
         self.listeners = self._make_listeners()
         self._servers = [
             RequestServer(listener, limits=self.limits, metrics=metrics, quotas=self.quotas)
