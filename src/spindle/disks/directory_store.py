@@ -268,7 +268,7 @@ class DirectoryStore:
         return where in self.missing_at_start or self.lacks_checkpoints
 
     def settle_missing(self, needed: Collection[TopicPartition]) -> None:
-        """Go on to miss these logs and no others; the next checkpoints drop the other entries.
+        """Count these logs, and no others, as missing; the next checkpoints drop the other entries.
 
         While a log is missed of which no checkpoint has an entry, that of the high watermarks stays
         empty: otherwise the next start would take the log for one that never had records.
