@@ -127,6 +127,18 @@ def test_a_replica_on_another_disk_at_the_same_path_was_not_read(
         assert opened.earlier_findings(places, 3) == []
 
 
+def test_a_replica_of_a_directory_whose_id_cannot_be_read_counts_as_unread(
+    root: Path, tmp_path: Path
+) -> None:
+    history, replica = tmp_path / "history", root / f"{PLAIN.topic}-2"
+    corrupt_byte(replica / f"{0:020d}.log", -1)
+    (root / "meta.properties").write_bytes(b"directory.id=\xff")
+    scrubbed(root, history, Clock(1))
+    with scrub_history(history, Path.exists, Clock(3), None) as opened:
+        places = run_audit([root], recheck_ms=0).directories[0].replicas
+        assert opened.earlier_findings(places, 3) == []
+
+
 def test_a_replica_of_a_disk_that_is_not_mounted_keeps_its_history(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,5 +1,6 @@
 """Clients name the broker that they expect, and bootstrap again when told to (KIP-1102, 1242)."""
 
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -121,6 +122,30 @@ def test_a_bootstrap_server_that_is_down_for_a_moment_is_asked_again(broker: Wir
         broker.interrupt(ApiVersionsRequest, broker.handle, lambda _: None)
         assert client.metadata().brokers
     assert named(broker) == [UNKNOWN, KNOWN, UNKNOWN, UNKNOWN]
+
+
+def test_a_broker_that_is_another_one_closes_no_connection_on_which_a_thread_waits(
+    broker: WireBroker, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed_by = []
+    close = client.close
+
+    def noting() -> None:
+        closed_by.append(threading.current_thread())
+        close()
+
+    def with_another(request: MetadataRequest) -> Message:
+        response = broker.handle(request)
+        assert isinstance(response, MetadataResponse)
+        row = MetadataResponse.MetadataResponseBroker
+        response.brokers.append(row(node_id=8, host="127.0.0.1", port=broker.port))
+        return response
+
+    monkeypatch.setattr(client, "close", noting)
+    broker.interrupt(MetadataRequest, broker.handle, with_another)
+    client.metadata()
+    assert list(client.describe_log_dirs()) == [NODE_ID]
+    assert closed_by == [threading.current_thread()]
 
 
 def test_without_rebootstrap_no_broker_is_named_and_the_known_ones_are_kept() -> None:

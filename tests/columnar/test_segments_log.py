@@ -206,6 +206,27 @@ def test_the_last_stable_offset_is_unknown_behind_a_damaged_batch(
     assert last_stable_offset(log, 6, passes_damage=True) == (6 if damage == "length" else 2)
 
 
+@pytest.mark.parametrize("byte", [0, 7])
+@pytest.mark.parametrize("is_last_of_segment", [False, True])
+def test_the_last_stable_offset_is_unknown_if_a_base_offset_is_damaged(
+    tmp_path: Path, byte: int, is_last_of_segment: bool
+) -> None:
+    """No checksum covers it; one that is too high would end the search for transactions."""
+    writer = ReplicaWriter(format_directory(tmp_path / "d1"), PARTITION)
+    writer.append_records(simple_records(2))
+    segment = writer.path / "00000000000000000000.log"
+    if is_last_of_segment:
+        writer.roll()
+    transactional(writer, 1)  # 2, 3: open
+    writer.roll()
+    writer.append_records(simple_records(2))
+    data = bytearray(segment.read_bytes())
+    data[byte] ^= 0x40
+    segment.write_bytes(data)
+    with pytest.raises(CorruptLog, match=r"0\.log at byte \d+: offset 2 follows"):
+        last_stable_offset(SegmentLog(writer.path), 6)
+
+
 def test_damage_before_the_newest_snapshot_does_not_hide_the_last_stable_offset(
     tmp_path: Path,
 ) -> None:

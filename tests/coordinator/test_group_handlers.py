@@ -384,6 +384,19 @@ async def test_commit_of_every_version(version: int) -> None:
     broker.groups.close()
 
 
+async def test_commit_that_names_a_topic_twice_answers_each_of_its_partitions() -> None:
+    broker = await loaded()
+    topics = [
+        CommitTopic(name="t", partitions=[CommitPartition(partition_index=i, committed_offset=1)])
+        for i in (8, 0, 9)
+    ]
+    request = OffsetCommitRequest(group_id="orders", topics=topics)
+    response = await ask(broker, committed_offsets.handle_offset_commit, 9, request)
+    indexes = [p.partition_index for topic in response.topics for p in topic.partitions]
+    assert sorted(indexes) == [0, 8, 9]
+    broker.groups.close()
+
+
 async def test_commit_stores_the_topics_id_also_for_clients_that_name_it() -> None:
     broker = await loaded()
     await ask(broker, committed_offsets.handle_offset_commit, 2, commit_request(2))

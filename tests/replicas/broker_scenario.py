@@ -151,6 +151,7 @@ class BrokerScenario:
         *,
         directories: int = 1,
         is_started: bool = True,
+        stored_end_offset: int | None = None,
     ) -> None:
         self.loop = SimulatedLoop()
         self.cluster = ClusterImage()
@@ -159,6 +160,10 @@ class BrokerScenario:
         self.files = MemoryFileSystem()
         self.directories = [self._directory(n) for n in range(directories)]
         self.metadata = BrokerMetadata(self._react, self._broken)
+        end_offset = self.image.provenance.last_offset + 1
+        self.metadata.stored_end_offset = (
+            end_offset if stored_end_offset is None else stored_end_offset
+        )
         self.proposals: list[tuple[Partition, IsrProposal]] = []
         self.fetchers = Fetchers()
         self.misplaced: list[tuple[Uuid, int, Uuid]] = []

@@ -371,6 +371,15 @@ def test_metadata_older_than_the_last_stop_does_not_show_when_a_topic_was_create
     assert s.replicas.lookup("t", 0) is None
 
 
+def test_metadata_fetched_by_a_node_without_any_does_not_show_when_a_topic_was_created() -> None:
+    """Its folder of the metadata log is gone; the first fetch ends before the stop."""
+    s = BrokerScenario(is_started=False, stored_end_offset=0)
+    s.directories[0].store.missing_at_start.add(TopicPartition("t", 0))
+    s.cluster.create("t", [1], directories=[[directory_of(1)]])
+    s.start(s.cluster.broker_epoch(1))
+    assert s.replicas.lookup("t", 0) is None
+
+
 def test_a_missing_log_says_nothing_about_a_later_topic_of_its_name() -> None:
     where = TopicPartition("t", 0)
     s = BrokerScenario()

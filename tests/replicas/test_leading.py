@@ -331,6 +331,23 @@ def test_a_replica_that_the_controller_removed_joins_only_after_a_fetch(is_seen:
     assert s.proposal() == (1, 2)
 
 
+def test_a_replica_lost_and_recorded_again_in_one_delta_does_not_join_unfetched() -> None:
+    """It was outside of the ISR all the time: a proposal to add it was refused."""
+    s = leading(1, 2)
+    s.change("t", isr=[1])
+    s.append("a")
+    s.follower_fetches(2, 1)
+    s.refuse(ErrorCode.INVALID_UPDATE_VERSION)
+    s.cluster.change("t", directories=[directory_of(1), DIRECTORY_LOST])
+    s.change("t", directories=[directory_of(1), directory_of(2)])
+    s.replicas.review_isrs()
+    assert s.proposals == []
+    s.follower_fetches(2, 0)
+    assert s.proposals == []
+    s.follower_fetches(2, 1)
+    assert s.proposal() == (1, 2)
+
+
 def test_a_topic_made_again_begins_without_what_was_known_of_its_predecessor() -> None:
     s = leading(1, 2)
     s.append("a", acks=1)

@@ -230,3 +230,38 @@ def test_topics_that_the_sender_may_not_see_are_left_out_of_the_kept_ones() -> N
         is_active=True, allows=lambda principal, host, operation, kind, name, **_: name == "u"
     )
     assert [topic.name for topic in broker.answer(13).topics] == ["u"]
+
+
+def only(*names: str) -> Any:
+    """Return an authorizer that lets clients see these topics alone."""
+    return SimpleNamespace(
+        is_active=True, allows=lambda principal, host, operation, kind, name, **_: name in names
+    )
+
+
+def test_deleted_topics_are_not_kept_for_clients_that_see_a_part_of_the_topics() -> None:
+    cluster = three_brokers()
+    cluster.create("u", [2, 3])
+    broker = Broker(cluster)
+    broker.services.authorizer = only("u", "v")
+    for _ in range(3):
+        cluster.create("v", [2, 3])
+        broker.answer(13)
+        cluster.delete("v")
+    broker.answer(13)
+    assert len(broker.services.encoded_topics._views[LISTENER, 13].topics) <= 2
+
+
+def test_topics_of_many_clients_together_are_kept_up_to_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = three_brokers()
+    cluster.create("u", [2, 3])
+    broker = Broker(cluster)
+    broker.services.authorizer = only("t")
+    broker.answer(13)
+    view = broker.services.encoded_topics._views[LISTENER, 13]
+    monkeypatch.setattr("spindle.serving.encoded_topics._MAX_BYTES", view.size_bytes + 1)
+    broker.services.authorizer = only("u")
+    broker.answer(13)
+    assert (LISTENER, 13) not in broker.services.encoded_topics._views

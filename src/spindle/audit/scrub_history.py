@@ -128,10 +128,10 @@ class ScrubHistory:
         return known.read_ms is not None, known.checked_ms, str(place.path)
 
     def add(self, replica: AuditedReplica, begun_ms: int) -> None:
-        """Record that a replica was read, unless parts of it could not be read."""
-        path = replica.place.path
-        if not is_unread(replica.findings):
-            self._note(replace(self._known[path], read_ms=begun_ms, findings=replica.findings))
+        """Record that a replica was read, unless parts of it, or its identity, could not be."""
+        known = self._known[replica.place.path]
+        if known.identity and not is_unread(replica.findings):
+            self._note(replace(known, read_ms=begun_ms, findings=replica.findings))
 
     def now_ms(self) -> int:
         """Return the time in ms since 1970."""

@@ -100,28 +100,36 @@ class SegmentLog:
     def undamaged_headers(self, start: Position, end: int) -> Iterator[BatchHeader]:
         """Yield headers from `start` to the offset `end` (exclusive), over segments.
 
-        The checksums of batches with a producer id are verified.
+        The checksums of batches with a producer id are verified, and that offsets ascend up to the
+        batch after `end`: no checksum covers the base offset.
 
         Raises:
-            CorruptLog: bytes before `end` are no batch, or a checksum is wrong.
+            CorruptLog: bytes before `end` are no batch, a checksum is wrong, or an offset is too
+                high or too low.
         """
         index = self._segment_index(start.segment.base_offset)
-        position, next_offset = start.position, start.offset
+        position, next_offset, path = start.position, start.offset, str(start.segment.path)
+        is_past_end = False
         for segment in self.segments[index:]:
+            if segment != start.segment:
+                _check_ascending(path, position, next_offset, segment.base_offset)
+                position = 0
             if segment.base_offset >= end:
                 return
             path, next_offset = str(segment.path), max(next_offset, segment.base_offset)
             with open_segment(segment) as file:
                 for at, header in walk_headers(file, position, path):
-                    if header.base_offset >= end:
+                    _check_ascending(path, position, next_offset, header.base_offset)
+                    if is_past_end:
                         return
-                    if header.has_producer_id:
-                        _check_batch(file, at, header, path)
-                    yield header
+                    is_past_end = header.base_offset >= end
+                    if not is_past_end:
+                        if header.has_producer_id:
+                            _check_batch(file, at, header, path)
+                        yield header
                     position, next_offset = at + header.size_bytes, header.next_offset
             if position < segment.size_bytes and next_offset < end:
                 raise CorruptLog(path, position, f"no whole batch at offset {next_offset}")
-            position = 0
 
     def end_offset(self, checked_from: int | None = None, *, checks_crcs: bool = True) -> int:
         """Return the log end offset: the one after the last whole batch with a valid CRC.
@@ -241,6 +249,13 @@ def _boundary(file: Any, segment: SegmentFile, position: int, relative: int) -> 
         and header.base_offset <= header.last_offset <= segment.base_offset + relative
     )
     return Position(segment, position, header.base_offset) if is_batch else None
+
+
+def _check_ascending(path: str, position: int, next_offset: int, offset: int) -> None:
+    if offset < next_offset:
+        raise CorruptLog(
+            path, position, f"offset {offset} follows a batch that ends before {next_offset}"
+        )
 
 
 def _check_batch(file: Any, position: int, header: BatchHeader, path: str) -> None:

@@ -541,7 +541,8 @@ class ReplicaManager:
 
         The controller has removed them from the ISR, or records a directory in place of a lost one:
         they may be rebuilt since. A report of their directory that reaches the controller late
-        makes them eligible for the ISR before they have fetched for the new log.
+        makes them eligible for the ISR before they have fetched for the new log. If one delta has
+        several changes of the partition, a directory may have been lost between them.
 
         Returns:
             True if there is such a replica.
@@ -549,12 +550,13 @@ class ReplicaManager:
         leader, before = partition.leader, partition.registration
         if leader is None or before is None:
             return False
+        has_unseen = registration.partition_epoch > before.partition_epoch + 1
         returning = [
             replica_id
             for replica_id in before.replicas
             if replica_id in registration.replicas
             and (
-                (replica_id in before.isr and replica_id not in registration.isr)
+                (replica_id not in registration.isr and (has_unseen or replica_id in before.isr))
                 or (
                     before.directory(replica_id) == DIRECTORY_LOST
                     and registration.directory(replica_id) != DIRECTORY_LOST

@@ -22,7 +22,7 @@ from spindle.serving.cooperative import cooperatively
 _MAX_VIEWS: Final = 4
 """Pairs of listener and request version whose topics are kept."""
 _MAX_BYTES: Final = 1 << 23
-"""Topics of one pair that take more than this are not kept."""
+"""If the topics of one pair take more than this, they are dropped."""
 
 Topic = MetadataResponse.MetadataResponseTopic
 
@@ -37,7 +37,24 @@ class _View:
 
     brokers: Mapping[int, BrokerRegistration]
     topics: dict[Uuid, tuple[TopicImage, bytes]] = field(default_factory=dict)
+    size_bytes: int = 0
+    """Of all `topics`: clients with different permissions may see more together than each alone."""
     all_topics: tuple[Mapping[Uuid, TopicImage], bytes] | None = None
+
+    def keep(self, topic: TopicImage, part: bytes) -> None:
+        self.drop(topic.topic_id)
+        self.topics[topic.topic_id] = topic, part
+        self.size_bytes += len(part)
+
+    def drop(self, topic_id: Uuid) -> None:
+        _, part = self.topics.pop(topic_id, (None, b""))
+        self.size_bytes -= len(part)
+
+    def drop_deleted(self, by_id: Mapping[Uuid, TopicImage]) -> None:
+        """Drop topics that are deleted, so that there are at most as many as in an image."""
+        if len(self.topics) > len(by_id):
+            for topic_id in self.topics.keys() - by_id.keys():
+                self.drop(topic_id)
 
 
 class EncodedTopics:
@@ -69,16 +86,19 @@ class EncodedTopics:
             parts = []
             async for topic in cooperatively(topics):
                 kept = view.topics.get(topic.topic_id)
-                if kept is None or kept[0] is not topic:
+                if kept is not None and kept[0] is topic:
+                    parts.append(kept[1])
+                else:
                     part = encode_struct(topic_response(topic), MetadataResponse, version)
-                    kept = view.topics[topic.topic_id] = topic, part
-                parts.append(kept[1])
+                    view.keep(topic, part)
+                    parts.append(part)
             data = b"".join(parts)
             if has_all:
                 view.all_topics = by_id, data
-                _drop_deleted(view, by_id)
-            if len(data) > _MAX_BYTES:
-                self._views.pop((listener, version), None)
+            view.drop_deleted(by_id)
+            too_large = max(view.size_bytes, len(data)) > _MAX_BYTES
+            if too_large and self._views.get((listener, version)) is view:
+                del self._views[listener, version]
         return EncodedStructs(Topic, MetadataResponse, version, len(topics), data)
 
     def _view(
@@ -92,9 +112,3 @@ class EncodedTopics:
         if len(self._views) > _MAX_VIEWS:
             self._views.popitem(last=False)
         return view
-
-
-def _drop_deleted(view: _View, by_id: Mapping[Uuid, TopicImage]) -> None:
-    if len(view.topics) > len(by_id):
-        for topic_id in view.topics.keys() - by_id.keys():
-            del view.topics[topic_id]

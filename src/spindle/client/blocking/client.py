@@ -180,11 +180,13 @@ class WireClient:
             request = describe_log_dirs_request(topics)
 
             def ask(broker: BrokerAddress) -> list[LogDirView]:
-                answer = self.connection(broker).request(request, DescribeLogDirsResponse)
-                return log_dir_views(answer)
+                address = HostPort(broker.host, broker.port)
+                connection = self._connect(address, self._expected(broker))
+                return log_dir_views(connection.request(request, DescribeLogDirsResponse))
 
             brokers = dict(sorted(view.brokers.items()))
-            with ThreadPoolExecutor(_MAX_AT_ONCE) as threads:
+            # A thread must not close the connections on which the others wait.
+            with self._bootstrapping_again(), ThreadPoolExecutor(_MAX_AT_ONCE) as threads:
                 return dict(zip(brokers, threads.map(ask, brokers.values()), strict=True))
 
         return self.retrying(attempt)
@@ -251,7 +253,8 @@ class WireClient:
             ClientError: the leader cannot be reached.
         """
         leader = self.current_view((partition.topic,)).leader_of(partition)
-        return self._open(HostPort(leader.host, leader.port), self._expected(leader))
+        with self._bootstrapping_again():
+            return self._open(HostPort(leader.host, leader.port), self._expected(leader))
 
     def ask(
         self,
@@ -391,7 +394,8 @@ class WireClient:
             ApiError: REBOOTSTRAP_REQUIRED, another broker is at its address.
             ClientError: the broker cannot be reached.
         """
-        return self._connect(HostPort(broker.host, broker.port), self._expected(broker))
+        with self._bootstrapping_again():
+            return self._connect(HostPort(broker.host, broker.port), self._expected(broker))
 
     def _connect(self, address: HostPort, expected: ExpectedBroker | None) -> BlockingConnection:
         connection = self._connections.get((address, expected))
@@ -399,12 +403,11 @@ class WireClient:
             self._unreachable[address] = None
             connection = self._open(address, expected)
             self._connections[address, expected] = connection
-            del self._unreachable[address]
+            self._unreachable.pop(address, None)
         return connection
 
     def _open(self, address: HostPort, expected: ExpectedBroker | None) -> BlockingConnection:
-        with self._bootstrapping_again():
-            return BlockingConnection.open(address, self.settings, self._security, expected)
+        return BlockingConnection.open(address, self.settings, self._security, expected)
 
     def _expected(self, broker: BrokerAddress) -> ExpectedBroker | None:
         """Return what a broker has to be; None if it is not known or not to be checked."""
@@ -476,7 +479,8 @@ class WireClient:
         failures = []
         for address, expected in dict.fromkeys((*self._easiest(known), *self._easiest(bootstrap))):
             try:
-                return self._connect(address, expected)
+                with self._bootstrapping_again():
+                    return self._connect(address, expected)
             except (ConnectionLost, RequestTimedOut) as error:
                 failures.append(str(error))
         raise ConnectionLost(f"no broker could be reached: {'; '.join(failures)}")

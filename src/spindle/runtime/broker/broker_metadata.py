@@ -32,7 +32,7 @@ class BrokerMetadata(MetadataPublisher):
         applied: the newest image whose reactions are complete.
         leader: leader and epoch of the quorum, as last heard.
         stored_end_offset: end offset of the metadata that was on the disk when the node started;
-            None while it is unknown.
+            0 if there was none, None while it is unknown.
     """
 
     def __init__(self, react: Reaction, on_fatal: Callable[[str], None]) -> None:
@@ -135,7 +135,8 @@ class BrokerMetadata(MetadataPublisher):
     def on_publication(self, publication: Publication) -> None:
         self.newest = publication.image
         end_offset = publication.image.provenance.last_offset + 1
-        if self._stored is None and end_offset >= (self.stored_end_offset or 0):
+        # A node without metadata on its disk fetches older states than that of its stop, too.
+        if self._stored is None and self.stored_end_offset and end_offset >= self.stored_end_offset:
             self._stored = publication.image
         if self._is_started:
             self.image = publication.image

@@ -108,10 +108,12 @@ def known_topics(
     return known, refused
 
 
-def merged_topics(refused: list[CommitTopicT], done: Iterable[CommitTopicT]) -> list[CommitTopicT]:
+def merged_topics(
+    refused: Iterable[CommitTopicT], done: Iterable[CommitTopicT]
+) -> list[CommitTopicT]:
     """Merge the refused partitions and the coordinator's results, in this order."""
-    topics = {(topic.name, topic.topic_id): topic for topic in refused}
-    for topic in done:
+    topics: dict[tuple[str, bytes], CommitTopicT] = {}
+    for topic in (*refused, *done):  # a request may name a topic more than once
         present = topics.setdefault((topic.name, topic.topic_id), topic)
         if present is not topic:
             present.partitions += topic.partitions
