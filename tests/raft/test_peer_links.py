@@ -136,7 +136,7 @@ async def test_a_controller_warns_once_of_a_peer_that_it_cannot_ask(
         messages.send(Request(number, destination, message))
     await until(lambda: len(events) == 3)
     messages.close()
-    assert {event.is_unsupported_version for event in events} == {True}  # type: ignore[union-attr]
+    assert {event.is_unsupported_version for event in events} == {True}  # type: ignore[union-attr]  # all are failures
     (line,) = [record.message for record in caplog.records]
     assert line.endswith("the broker serves Fetch in versions 30 to 31")
 

@@ -18,7 +18,7 @@ def scenario() -> BrokerScenario:
 
 
 def findings(s: BrokerScenario) -> list[Damage]:
-    return list(s.replicas.damages.among(1, s.replicas))
+    return list(s.replicas.damaged())
 
 
 def test_damage_is_known_until_the_log_is_another_one() -> None:
@@ -26,7 +26,7 @@ def test_damage_is_known_until_the_log_is_another_one() -> None:
     partition = s.partition()
     log = partition.log
     damage = CorruptLog(log.segments.first.path, 0, "length 5")
-    s.replicas.damages.note(partition, log, damage)
+    s.replicas.damages.note(log, damage)
     assert findings(s) == [Damage(WHERE, 1, str(damage))]
     partition.log = s.directories[0].store.begin_anew(log, bytes(16), 0)
     assert findings(s) == []
@@ -37,7 +37,7 @@ def test_damage_is_not_known_where_the_log_has_no_bytes(position: int) -> None:
     s = scenario()
     partition = s.partition()
     path = partition.log.segments.first.path if position else "/disk0/t-0/gone.log"
-    s.replicas.damages.note(partition, partition.log, CorruptLog(path, position, "length 5"))
+    s.replicas.damages.note(partition.log, CorruptLog(path, position, "length 5"))
     assert findings(s) == []
 
 
@@ -51,10 +51,10 @@ def test_bad_records_of_a_leader_are_known_until_an_append_succeeds() -> None:
     s = BrokerScenario()
     s.create("t", [2, 1])
     partition, damages = s.partition(), s.replicas.damages
-    damages.note_sent(partition, 2, "checksum 1, computed 2")
+    damages.note_sent(partition.log, 2, "checksum 1, computed 2")
     assert findings(s) == [Damage(WHERE, 2, "it sent bad records: checksum 1, computed 2")]
-    damages.appended(partition)
+    damages.appended(partition.log)
     assert findings(s) == []
-    damages.note_sent(partition, 2, "checksum 1, computed 2")
+    damages.note_sent(partition.log, 2, "checksum 1, computed 2")
     s.change("t", leader=1)
     assert findings(s) == []

@@ -70,8 +70,8 @@ async def test_each_crossing_is_told_once_and_logged_with_its_numbers(
         "it is cordoned and gets no new replicas",
         f"log directory /b is nearly full: 91.0 % of 1.0 GiB used, 92.2 MiB free; {HIGH}=0.9; "
         "it is cordoned and gets no new replicas",
-        f"log directory /a has room again: 75.0 % of 1.0 GiB used, 256.0 MiB free; {LOW}=0.8; "
-        "its cordon for space ends",
+        f"log directory /a has free space again: 75.0 % of 1.0 GiB used, 256.0 MiB free; "
+        f"{LOW}=0.8; its watermark cordon is removed",
     ]
 
 

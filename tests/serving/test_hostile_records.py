@@ -145,12 +145,12 @@ def test_a_rotten_header_fails_its_partition_alone(at: int, written: bytes) -> N
     assert s.offset_at(NOW_MS).offset == 0
     assert not s.is_offline
     assert values_in(s.fetch(("u", 0))) == ["fine"]
-    (damage,) = s.replicas.damages.among(1, s.replicas)
+    (damage,) = s.replicas.damaged()
     assert (damage.topic_partition, damage.broker_id) == (TopicPartition("t", 0), 1)
     assert damage.finding.startswith(f"{log.path}/{0:020d}.log at byte {size_bytes}: ")
     s.cluster.delete("t")
     s.publish()
-    assert list(s.replicas.damages.among(1, s.replicas)) == []
+    assert list(s.replicas.damaged()) == []
 
 
 # -- appends that have to be decoded

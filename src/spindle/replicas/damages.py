@@ -4,15 +4,12 @@ Nothing is concluded from damage: a replica stays in the ISR and may be elected,
 operator sees it in `spindle status` and copies the replica again from another one.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.common.ids import TopicPartition
 from spindle.log.log import Log
-
-if TYPE_CHECKING:
-    from spindle.replicas.partition import Partition
 
 
 class Damage(NamedTuple):
@@ -28,11 +25,6 @@ class Damage(NamedTuple):
     finding: str
 
 
-class _Noted(NamedTuple):
-    log: Log
-    damage: CorruptLog | CorruptRecords
-
-
 class DamagedReplicas:
     """The damage that this broker knows of.
 
@@ -41,50 +33,47 @@ class DamagedReplicas:
     """
 
     def __init__(self) -> None:
-        self._own: dict[Partition, _Noted] = {}
-        self._sent: dict[Partition, Damage] = {}
+        self._own: dict[Log, CorruptLog | CorruptRecords] = {}
+        self._sent: dict[Log, Damage] = {}
 
-    def note(self, partition: "Partition", log: Log, damage: CorruptLog | CorruptRecords) -> None:
+    def note(self, log: Log, damage: CorruptLog | CorruptRecords) -> None:
         """Note that bytes of an own log are damaged; the place is unknown for `CorruptRecords`."""
-        self._own[partition] = _Noted(log, damage)
+        self._own[log] = damage
 
-    def note_sent(self, partition: "Partition", leader_id: int, finding: str) -> None:
-        """Note that the leader sent records whose checksum or offsets are wrong."""
-        where = partition.topic_partition
-        self._sent[partition] = Damage(where, leader_id, f"it sent bad records: {finding}")
+    def note_sent(self, log: Log, leader_id: int, finding: str) -> None:
+        """Note that the leader sent records for a log whose checksum or offsets are wrong."""
+        sent = f"it sent bad records: {finding}"
+        self._sent[log] = Damage(log.topic_partition, leader_id, sent)
 
-    def appended(self, partition: "Partition") -> None:
+    def appended(self, log: Log) -> None:
         """Forget what a leader sent: an append has succeeded."""
-        self._sent.pop(partition, None)
+        self._sent.pop(log, None)
 
-    def among(self, broker_id: int, partitions: "Iterable[Partition]") -> Iterator[Damage]:
-        """Yield the damage of hosted partitions; forget that of others and of former logs.
+    def among(self, broker_id: int, is_leader: Mapping[Log, bool]) -> Iterator[Damage]:
+        """Yield the damage of hosted replicas; forget that of others and of former logs.
 
         Args:
             broker_id: this broker.
+            is_leader: whether this broker leads, by the log of each hosted replica.
         """
-        hosted = dict.fromkeys(partitions)
-        self._own = {p: n for p, n in self._own.items() if p in hosted and _is_present(p, n)}
-        self._sent = {p: d for p, d in self._sent.items() if p in hosted and p.leader is None}
-        for partition in hosted:
-            noted = self._own.get(partition)
-            unread = partition.log.producers.unread
-            if noted is not None:
-                finding = str(noted.damage)
+        self._own = {log: d for log, d in self._own.items() if log in is_leader and _has(log, d)}
+        self._sent = {log: d for log, d in self._sent.items() if not is_leader.get(log, True)}
+        for log in is_leader:
+            damage, unread = self._own.get(log), log.producers.unread
+            if damage is not None:
+                finding = str(damage)
             elif unread is not None:
                 first, end = unread
-                finding = f"{partition.log.path}: damaged between offsets {first} and {end}"
+                finding = f"{log.path}: damaged between offsets {first} and {end}"
             else:
                 continue
-            yield Damage(partition.topic_partition, broker_id, finding)
+            yield Damage(log.topic_partition, broker_id, finding)
         yield from self._sent.values()
 
 
-def _is_present(partition: "Partition", noted: _Noted) -> bool:
-    damage, log = noted.damage, noted.log
-    if partition.log is not log or isinstance(damage, CorruptRecords):
-        return partition.log is log
-    return any(
+def _has(log: Log, damage: CorruptLog | CorruptRecords) -> bool:
+    """Return whether the log still has the damaged bytes."""
+    return isinstance(damage, CorruptRecords) or any(
         segment.path == damage.path and segment.size_bytes > damage.position
         for segment in log.segments
     )

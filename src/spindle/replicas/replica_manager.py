@@ -22,6 +22,7 @@ from spindle.disks.replica_placement import choose_directory, is_lost_log_needed
 from spindle.log.log import Log
 from spindle.metadata.local_changes import BecomeFollower, BecomeLeader, DeleteReplica, Instruction
 from spindle.metadata.partitions import PartitionRegistration
+from spindle.replicas.damages import Damage
 from spindle.replicas.follower_appends import begin_to_follow_all
 from spindle.replicas.found_logs import FoundLog, may_be_own_log, own_log
 from spindle.replicas.log_creation import HostReplica, LogCreation
@@ -265,6 +266,11 @@ class ReplicaManager:
         """
         idle = [where for where in self._loaded if self.busy.end_of(where) is None]
         return [item for where in idle for item in self._loaded.pop(where)]
+
+    def damaged(self) -> Iterator[Damage]:
+        """Yield the damage of the hosted replicas, as far as the broker has met it."""
+        is_leader = {partition.log: partition.leader is not None for partition in self}
+        return self.damages.among(self.broker_id, is_leader)
 
     def accept_losses(self, lost: Iterable[TopicPartition]) -> None:
         """Allow these replicas, and no others, to be created empty if their only log was lost."""

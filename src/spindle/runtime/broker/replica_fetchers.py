@@ -395,12 +395,12 @@ class FetcherRounds:
         if isinstance(result, LogPosition):
             self.fetcher.on_done(step, result, self._now_ms())
             partition.follower_advanced()
-            self._owner.damages.appended(partition)
+            self._owner.damages.appended(partition.log)
         elif isinstance(result, CorruptRecords | UnexpectedAppendOffset):
             log.error(
                 "broker %d sent bad records for %s: %s", self.leader_id, step.partition, result
             )
-            self._owner.damages.note_sent(partition, self.leader_id, str(result))
+            self._owner.damages.note_sent(partition.log, self.leader_id, str(result))
             self.fetcher.on_refused(step, self._now_ms())
         else:
             if not isinstance(result, LogDirectoryFailed):  # logged once for the directory

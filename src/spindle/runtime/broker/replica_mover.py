@@ -223,7 +223,7 @@ class MoveTask:
         except (CorruptLog, CorruptRecords) as error:
             log.error("the move of %s meets a damaged batch: %s", self._move, error)
             partition = self._move.partition
-            self._replicas.damages.note(partition, partition.log, error)
+            self._replicas.damages.note(partition.log, error)
             self._happened(MoveEvent.BROKEN)
         except Exception:  # after an error of this program, the move must end
             log.exception("the move of %s", self._move)

@@ -83,7 +83,7 @@ async def count_replicas(replicas: ReplicaManager, late_before_ms: int) -> Repli
     async for partition in cooperatively(replicas):
         counts.add(partition)
     counts.directories.add_futures(replicas.moves)
-    counts.damaged = sum(1 for _ in replicas.damages.among(replicas.broker_id, replicas))
+    counts.damaged = sum(1 for _ in replicas.damaged())
     return counts
 
 

@@ -35,7 +35,7 @@ async def describe_disks(
     counts = DirectoryCounts()
     async for partition in cooperatively(replicas):
         counts.add(partition)
-    damages = list(replicas.damages.among(services.node_id, replicas))
+    damages = list(replicas.damaged())
     counts.add_futures(replicas.moves)
     capacities = await services.capacities(replicas.directories)
     health = services.device_health([directory.path for directory in replicas.directories])

@@ -274,9 +274,8 @@ class _Fetch:
                 if isinstance(result, ApiError) and result.code == ErrorCode.CORRUPT_MESSAGE:
                     where = TopicPartition(read.name, read.wanted.key.partition)
                     self.services.refusals.report_damage(where, result)
-                    if read.partition is not None and isinstance(result.__cause__, CorruptLog):
-                        damages = self.services.replicas.damages
-                        damages.note(read.partition, request[0], result.__cause__)
+                    if isinstance(result.__cause__, CorruptLog):
+                        self.services.replicas.damages.note(request[0], result.__cause__)
                 size = read.take(result)
                 left -= size
                 value = value or size > 0

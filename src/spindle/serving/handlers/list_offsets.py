@@ -131,7 +131,7 @@ async def _offset(
             damage = ApiError(ErrorCode(answer.error_code), text)
             services.refusals.report_damage(partition.topic_partition, damage)
             if isinstance(error, CorruptLog):
-                services.replicas.damages.note(partition, partition.log, error)
+                services.replicas.damages.note(partition.log, error)
         return answer
     if offset is not None and offset.offset < limit:
         answer.timestamp, answer.offset, answer.leader_epoch = offset
