@@ -6,6 +6,7 @@ a commit always the id too, so that an offset does not outlive its topic.
 """
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import TypeVar
 
 from spindle.authorization.operations import Operation
@@ -113,7 +114,7 @@ def merged_topics(
 ) -> list[CommitTopicT]:
     """Merge the refused partitions and the coordinator's results, in this order."""
     topics: dict[tuple[str, bytes], CommitTopicT] = {}
-    for topic in (*refused, *done):  # a request may name a topic more than once
+    for topic in chain(refused, done):  # a request may name a topic more than once
         present = topics.setdefault((topic.name, topic.topic_id), topic)
         if present is not topic:
             present.partitions += topic.partitions
