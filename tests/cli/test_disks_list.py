@@ -2,6 +2,7 @@
 
 import json
 import socket
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -129,6 +130,23 @@ def test_a_broker_that_is_down_has_a_row_and_the_exit_code_says_so(
     assert len(first["directories"]) == 3
     assert (second["isFenced"], second["directories"]) == (True, [])
     assert "Connection refused" in second["error"]
+
+
+def test_the_directories_of_another_broker_at_the_address_are_not_listed(
+    bootstrap: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = describe_brokers
+
+    def with_another_id(client: WireClient) -> ClusterDescription:
+        description = real(client)
+        (node,) = description.nodes
+        return replace(description, nodes=(replace(node, node_id=2),))
+
+    monkeypatch.setattr(broker_poll, "describe_brokers", with_another_id)
+    assert run(("disks", "list", "--json")) == 1
+    (broker,) = json.loads(capsys.readouterr().out)["brokers"]
+    assert broker["directories"] == []
+    assert "this is not broker 2 of cluster" in broker["error"]
 
 
 def test_a_broker_without_the_private_api_is_listed_with_what_kafka_tells(

@@ -8,14 +8,14 @@ from types import TracebackType
 from typing import Final, Self
 
 from spindle.cli.tools.failures import FAILURES, failure
-from spindle.client.admin.cluster import ClusterNode, describe_brokers
+from spindle.client.admin.cluster import ClusterDescription, ClusterNode, describe_brokers
 from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.settings import HostPort
 from spindle.client.cluster_metadata import BrokerAddress
 from spindle.client.disks import BrokerDisks, disks_of_log_dirs, disks_of_spindle
 from spindle.client.errors import UnsupportedByPeer
 from spindle.client.log_dirs import describe_log_dirs_request, log_dir_views
-from spindle.common.errors import ApiError
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.protocol.messages.describe_disks import DescribeDisksRequest, DescribeDisksResponse
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
@@ -60,7 +60,7 @@ class Survey:
         self._client = WireClient(self._settings)
         self._clients: dict[HostPort, WireClient] = {}
         self._others: set[HostPort] = set()
-        self._nodes: Sequence[ClusterNode] = ()
+        self._cluster: ClusterDescription | None = None
         self._threads = ThreadPoolExecutor(_MAX_AT_ONCE)
 
     def __enter__(self) -> Self:
@@ -81,44 +81,50 @@ class Survey:
         """The brokers of the last poll, also those that were not queried."""
         return [node.node_id for node in self._nodes]
 
-    def take(self, nodes: Sequence[ClusterNode] | None = None) -> list[BrokerReport]:
+    def take(self, cluster: ClusterDescription | None = None) -> list[BrokerReport]:
         """Return a report of each broker, in order of their ids.
 
         Args:
-            nodes: the brokers, if they are known; None to ask for them.
+            cluster: the brokers, if they are known; None to ask for them.
 
         Raises:
             ApiError, ClientError, ProtocolViolation: no broker has ever returned the list of
                 brokers.
         """
-        self._nodes = self._find_nodes() if nodes is None else nodes
+        self._cluster = self._find_brokers() if cluster is None else cluster
         wanted = [n for n in self._nodes if self._broker_id in (None, n.node_id)]
         return list(self._threads.map(self._report, wanted))
 
-    def _find_nodes(self) -> Sequence[ClusterNode]:
+    @property
+    def _nodes(self) -> Sequence[ClusterNode]:
+        return () if self._cluster is None else self._cluster.nodes
+
+    def _find_brokers(self) -> ClusterDescription:
         """Query any broker, first the last that responded; if none does, keep the known list."""
         try:
-            return describe_brokers(self._client).nodes
+            return describe_brokers(self._client)
         except FAILURES:
-            if not self._nodes:
+            if self._cluster is None:
                 raise
         for node in self._nodes:
             client = self._client_of(node)
             try:
-                nodes = describe_brokers(client).nodes
+                cluster = describe_brokers(client)
             except FAILURES:
                 continue
             self._client.close()
             self._client = WireClient(client.settings)
-            return nodes
-        return self._nodes
+            return cluster
+        return self._cluster
 
     def _client_of(self, node: ClusterNode) -> WireClient:
         address = HostPort(node.host, node.port)
         client = self._clients.get(address)
         if client is None:
             settings = replace(self._settings, bootstrap_servers=(address,), asks_controllers=False)
-            client = self._clients[address] = WireClient(settings)
+            # With the cluster's id, another broker at the address is noticed (KIP-1242).
+            cluster_id = None if self._cluster is None else self._cluster.cluster_id
+            client = self._clients[address] = WireClient(settings, cluster_id=cluster_id)
         return client
 
     def _report(self, node: ClusterNode) -> BrokerReport:
@@ -134,7 +140,9 @@ class Survey:
         except FAILURES as error:
             # Another program may listen there next time.
             self._others.discard(address)
-            is_refused = isinstance(error, ApiError)
+            is_refused = (
+                isinstance(error, ApiError) and error.code is not ErrorCode.REBOOTSTRAP_REQUIRED
+            )
             return BrokerReport(node, False, None, failure(error).plainly, is_refused)
 
 

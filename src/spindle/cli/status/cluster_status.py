@@ -201,7 +201,7 @@ def take_status(client: WireClient, survey: Survey) -> Status:
     view = client.metadata()
     # A move that begins or ends between these responses explains its new replicas, too.
     reassigned = {**before, **_reassigned(client)}
-    return Status(cluster, quorum, view, tuple(survey.take(cluster.nodes)), reassigned)
+    return Status(cluster, quorum, view, tuple(survey.take(cluster)), reassigned)
 
 
 def with_left_throttles(client: WireClient, found: Status) -> Status:
