@@ -19,7 +19,12 @@ from spindle.replicas.moves.move import Move
 from spindle.replicas.moves.states import MoveEvent, MoveState
 
 A, B = (directory_of(BROKER, number) for number in range(2))
-IN_THE_SWAP = [(0, "rename_to_replaced"), (1, "_promote"), (0, "state_for_copy"), (1, "_adopt_state")]
+IN_THE_SWAP = [
+    (0, "rename_to_replaced"),
+    (1, "_promote"),
+    (0, "state_for_copy"),
+    (1, "_adopt_state"),
+]
 
 
 async def hanging(disk: int, function: str) -> tuple[MovingBroker, HangingExecutor]:
