@@ -434,8 +434,8 @@ class DirectoryStore:
     def rename_to_replaced(self, log: Log, future_path: str) -> None:
         """Rename the log's directory to `-delete` because this future log takes its place.
 
-        The log can still be read, until `delete_replaced`. Its checkpoint entries stay until then: it
-        is the only whole copy as long as the future log is not promoted.
+        The log can still be read, until `delete_replaced`. Its checkpoint entries stay until then:
+        it is the only whole copy as long as the future log is not promoted.
         """
         log.rename(replaced_directory(log.topic_partition, future_path.rpartition("/")[2]))
         self._forget(log)
