@@ -66,7 +66,9 @@ class TestLeaderEpochs:
             (7, (-1, -1)),
         ],
     )
-    def test_end_offsets(self, asked: int, expected: tuple[int, int]) -> None:
+    def test_the_end_of_an_epoch_is_the_start_of_the_next(
+        self, asked: int, expected: tuple[int, int]
+    ) -> None:
         epochs = epochs_of((2, 5), (4, 12), (6, 20))
         assert epochs.log_end_offset_for(asked, 99) == OffsetAndEpoch(*expected)
 
