@@ -9,12 +9,14 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from waiting import wait_for
 
-from spindle.cli.main import run
+from spindle.cli.main import run, spindle
 from spindle.cli.plan.documents import head_document, plan_document
 from spindle.cli.plan.place import parse_drain_target
+from spindle.cli.plan.plan_command import with_given_options
 from spindle.cli.plan.plan_text import bar_text, plan_lines
 from spindle.cli.tools.reassignment_plan import check_plan, parse_plan
 from spindle.client.admin.cluster import ClusterNode
@@ -37,6 +39,10 @@ from spindle.planner.plan import PlacementPlan
 from tools import failure_code
 
 GIB = 2**30
+_RATE_AND_MOVES = " --throttle 1000000 --max-moves-per-dir 2"
+_ADDRESS_AND_FILL = " --max-fill 90 --bootstrap-server host:1"
+_SPREAD_AND_RACKS = " --spread 2.5 --allow-rack-loss"
+_FILLS = " --trigger-fill 80 --target-fill 70"
 LIMITS = PlanLimits()
 
 
@@ -407,6 +413,9 @@ def test_a_directory_of_a_running_node_is_planned_empty(
     assert {move["fromPath"] for move in moves} == {path}
     assert path not in {move["toPath"] for move in moves}
     assert (tmp_path / "p" / "rollback-0001.json").exists()
+    code, out, _ = said(capsys, "drain", f"1:{path}", "--capacity", "1GiB")
+    assert code == 0
+    assert f"To carry it out: spindle drain 1:{path} --capacity 1GiB" in out
 
 
 def test_the_screen_says_what_was_written_and_what_is_next(
@@ -423,6 +432,33 @@ def test_the_screen_says_what_was_written_and_what_is_next(
     assert code == 0
     assert f"Wrote 0 files to {folder}" in out
     assert "kafka-reassign-partitions" not in out
+
+
+@pytest.mark.parametrize(
+    ("words", "step", "expected"),
+    [
+        ("drain 2 --capacity 200MiB", "spindle drain 2", " --capacity 200MiB"),
+        ("drain 2 --throttle 1000000 --parallel 2", "spindle drain 2", _RATE_AND_MOVES),
+        ("drain 2 -b host:1 --max-fill 90 --html p.html", "spindle drain 2", _ADDRESS_AND_FILL),
+        ("balance --spread 2.5 --allow-rack-loss", "spindle balance", _SPREAD_AND_RACKS),
+        ("balance --spread 2.5", "spindle drain 2", ""),
+        ("balance --history . --horizon 36h", "spindle balance", " --history . --horizon 1d12h"),
+        ("heal --trigger-fill 80 --target-fill 70", "spindle heal", _FILLS),
+        ("what-if --add-broker 4 --capacity 1G", "add what is new", ""),
+        ("balance", "spindle balance", ""),
+    ],
+)
+def test_the_command_that_carries_a_plan_out_has_the_options_of_the_plan(
+    words: str, step: str, expected: str
+) -> None:
+    root = click.Context(spindle, info_name="spindle")
+    group = spindle.get_command(root, "plan")
+    assert isinstance(group, click.Group)
+    name, *rest = words.split()
+    command = group.get_command(root, name)
+    assert command is not None
+    context = command.make_context(name, rest, parent=root)
+    assert with_given_options(step, context) == step + expected
 
 
 @pytest.mark.usefixtures("bootstrap", "directories")

@@ -135,8 +135,10 @@ def test_nothing_is_formatted(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         identify_directories(OsFileSystem(), [path], path, 1, lambda: FRESH, NOW_MS)
     assert str(caught.value) == (
-        f"No readable meta.properties files found: {path} is not formatted. Format the directories "
-        "with `spindle storage format -t CLUSTER_ID -c FILE`"
+        f"No readable meta.properties files found: {path} is not formatted. If the node has run "
+        "before, mount its disks or correct log.dirs. Format the directories of a new node with "
+        "`spindle storage format -t CLUSTER_ID -c FILE`; `spindle storage random-uuid` prints an "
+        "id for a new cluster"
     )
 
 

@@ -380,7 +380,7 @@ class TestDeletion:
         log = directory.logs[A0]
         log.update_high_watermark(2)
         log.increment_log_start_offset(1)
-        directory.rename_to_stray(log, f"/other/a-0.{'0' * 32}-future")
+        directory.rename_to_replaced(log, f"/other/a-0.{'0' * 32}-future")
         directory.close(1)
         for _ in range(2):
             again = DirectoryStore(files, ROOT)

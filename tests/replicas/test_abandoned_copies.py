@@ -114,7 +114,7 @@ async def test_an_in_sync_replica_whose_disk_was_replaced_does_not_lead_with_its
 async def test_a_swap_between_its_renames_is_finished_for_an_in_sync_replica() -> None:
     before = await caught_up((BROKER, OTHER))
     before.move.future.append_as_follower(before.move.current.read(12, 1000, 13).records, 0, NOW_MS)
-    before.directories[0].store.rename_to_stray(before.move.current, before.move.future.path)
+    before.directories[0].store.rename_to_replaced(before.move.current, before.move.future.path)
     broker = await after(before).start()
     assert (broker.names(0), broker.names(1)) == (["orders-0-delete"], ["orders-0"])
     assert len(values(broker.partition.log)) == 13
@@ -157,7 +157,7 @@ async def cut_short(replicas: tuple[int, ...] = (BROKER,)) -> MovingBroker:
     """Return a broker that died between the two renames of a swap."""
     broker = await caught_up(replicas)
     broker.move.future.append_as_follower(broker.move.current.read(12, 1000, 13).records, 0, NOW_MS)
-    broker.directories[0].store.rename_to_stray(broker.move.current, broker.move.future.path)
+    broker.directories[0].store.rename_to_replaced(broker.move.current, broker.move.future.path)
     return broker
 
 

@@ -19,7 +19,12 @@ from spindle.replicas.moves.move import Move
 from spindle.replicas.moves.states import MoveEvent, MoveState
 
 A, B = (directory_of(BROKER, number) for number in range(2))
-IN_THE_SWAP = [(0, "rename_to_stray"), (1, "_promote"), (0, "state_for_copy"), (1, "_adopt_state")]
+IN_THE_SWAP = [
+    (0, "rename_to_replaced"),
+    (1, "_promote"),
+    (0, "state_for_copy"),
+    (1, "_adopt_state"),
+]
 
 
 async def hanging(disk: int, function: str) -> tuple[MovingBroker, HangingExecutor]:
@@ -58,7 +63,7 @@ async def test_while_a_disk_hangs_in_a_move_other_replicas_follow_the_metadata(
 
 
 async def test_metadata_changes_during_a_swap_are_applied_afterwards() -> None:
-    broker, executor = await hanging(0, "rename_to_stray")
+    broker, executor = await hanging(0, "rename_to_replaced")
     broker.cluster.change("orders", leader=BROKER)
     epoch = broker.cluster.image.topics.by_name["orders"].partitions[0].leader_epoch
     await broker.follow_metadata()
@@ -81,7 +86,7 @@ async def test_a_topic_that_is_deleted_in_a_swap_leaves_no_log_behind() -> None:
 
 
 async def test_another_target_named_in_a_swap_begins_the_next_move() -> None:
-    broker, executor = await hanging(0, "rename_to_stray")
+    broker, executor = await hanging(0, "rename_to_replaced")
     again = asyncio.create_task(broker.begin(2))
     for _ in range(50):
         await asyncio.sleep(0)
@@ -130,7 +135,7 @@ async def test_a_source_that_fails_after_it_gave_up_the_name_does_not_stop_the_s
 async def test_a_target_that_fails_while_the_current_log_gives_up_its_name_is_not_promoted() -> (
     None
 ):
-    broker, executor = await hanging(0, "rename_to_stray")
+    broker, executor = await hanging(0, "rename_to_replaced")
     broker.directories[1].executor.fail("pulled out")
     await broker.until(lambda: not len(broker.replicas.moves))
     executor.release()

@@ -177,7 +177,7 @@ async def test_a_directory_is_removed_after_the_swaps_of_its_replicas() -> None:
 async def test_a_directory_with_the_only_log_of_an_offline_replica_is_not_retired() -> None:
     before = await MovingBroker(Disks(), new_cluster(3), 3).start()
     await before.fill()
-    before.directories[0].store.rename_to_stray(
+    before.directories[0].store.rename_to_replaced(
         before.partition.log, f"/x/orders-0.{1:032x}-future"
     )
     before.record(directory_of(BROKER, 1))

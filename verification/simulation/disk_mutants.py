@@ -271,7 +271,7 @@ DISK_MUTANTS: Final[dict[str, Mutant]] = {
         lambda _: lambda self, partition, target: nullcontext(),
         (Mutant(ReplicaManager, "_why_not_to_move", _look_once),),
     ),
-    "two current logs": Mutant(DirectoryStore, "rename_to_stray", _keep_name),
+    "two current logs": Mutant(DirectoryStore, "rename_to_replaced", _keep_name),
     "fetches for former logs counted": Mutant(
         ReplicaManager, "_require_new_fetches", always(False)
     ),

@@ -65,6 +65,14 @@ def size_of(text: str, parameter: click.Parameter | None = None) -> int:
     return size_bytes
 
 
+def size_option_text(size_bytes: int) -> str:
+    """Return a size as it is written on a command line, such as `512MiB`: exact, not rounded."""
+    letter = next(
+        (letter for letter in "TGMK" if size_bytes % 1024 ** _POWERS[letter] == 0 < size_bytes), ""
+    )
+    return f"{size_bytes // 1024 ** _POWERS[letter]}{letter}{'iB' if letter else ''}"
+
+
 _UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
 _DURATION: Final = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?")
 

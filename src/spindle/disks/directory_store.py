@@ -433,26 +433,26 @@ class DirectoryStore:
         for log in doomed:
             self.delete_later(log, new_uuid(), now_ms, must_checkpoint=log is doomed[-1])
 
-    def rename_to_stray(self, log: Log, future_path: str) -> None:
+    def rename_to_replaced(self, log: Log, future_path: str) -> None:
         """Rename the log's directory to `-delete` because this future log takes its place.
 
-        The log can still be read, until `delete_stray`. Its checkpoint entries stay until then: it
-        is the only whole copy as long as the future log is not promoted.
+        The log can still be read, until `delete_replaced`. Its checkpoint entries stay until then:
+        it is the only whole copy as long as the future log is not promoted.
         """
         log.rename(replaced_directory(log.topic_partition, future_path.rpartition("/")[2]))
         self._forget(log)
         self._aside[log.topic_partition] = log
 
     def put_back(self, log: Log) -> None:
-        """Undo `rename_to_stray`."""
+        """Undo `rename_to_replaced`."""
         if log.topic_partition in self.logs:
             raise DuplicateLogDirectories(f"{log.topic_partition} has a current log in {self.path}")
         log.rename(current_directory(log.topic_partition))
         self._aside.pop(log.topic_partition, None)
         self.logs[log.topic_partition] = log
 
-    def delete_stray(self, log: Log, now_ms: int) -> None:
-        """Stop serving a log that was renamed to `-stray`; remove it after `file.delete.delay.ms`.
+    def delete_replaced(self, log: Log, now_ms: int) -> None:
+        """Stop serving a log of `rename_to_replaced`; remove it after `file.delete.delay.ms`.
 
         Call it after the future log that replaces it was promoted. Does nothing after
         `keep_replaced`.
@@ -502,7 +502,7 @@ class DirectoryStore:
     def keep_replaced(self, log: Log) -> DeletedLog | None:
         """Keep a log whose place another one has taken that is lost; None if it is removed already.
 
-        To be called before or after `delete_stray`.
+        To be called before or after `delete_replaced`.
         """
         name = log.path.rpartition("/")[2]
         if self._aside.get(log.topic_partition) is log:

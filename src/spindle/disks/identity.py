@@ -174,7 +174,11 @@ def _nothing_formatted(ensemble: DirectoryEnsemble) -> str:
     if ensemble.failed:
         # A directory that cannot be read may be full of records: do not advise to format it.
         return text
-    return f"{text}. Format the directories with `spindle storage format -t CLUSTER_ID -c FILE`"
+    return (
+        f"{text}. If the node has run before, mount its disks or correct log.dirs. Format the "
+        "directories of a new node with `spindle storage format -t CLUSTER_ID -c FILE`; "
+        "`spindle storage random-uuid` prints an id for a new cluster"
+    )
 
 
 def _check_metadata_log_place(

@@ -1,5 +1,7 @@
 """`spindle plan balance`, `drain`, `decommission` and `heal`: the plan of one goal."""
 
+import shlex
+
 import click
 
 from spindle.cli.examples import examples
@@ -22,7 +24,7 @@ def drain_command(place: str) -> PlanGoal:
     return PlanGoal(
         f"empty {target.text}",
         lambda client, settings: plan.drain(client, *target, settings),
-        f"spindle drain {target}",
+        [f"spindle drain {shlex.quote(str(target))}"],
     )
 
 
@@ -39,7 +41,7 @@ def decommission_command(broker: int) -> PlanGoal:
     return PlanGoal(
         f"empty broker {broker}",
         lambda client, settings: plan.decommission(client, broker, settings),
-        f"spindle drain {broker} --then unregister",
+        [f"spindle drain {broker} --then unregister"],
     )
 
 
@@ -61,7 +63,7 @@ def heal_command(trigger_fill: float, target_fill: float) -> PlanGoal:
     return PlanGoal(
         goal,
         lambda client, settings: plan.heal(client, healing, settings),
-        "spindle heal",
+        ["spindle heal"],
         _afterwards,
     )
 
@@ -85,4 +87,4 @@ def _afterwards(cluster: ClusterModel) -> list[str]:
 @plan_command
 def balance_command() -> PlanGoal:
     """Plan the fewest moved bytes after which all directories are about equally full."""
-    return PlanGoal("fill all directories equally", plan.balance, "spindle balance")
+    return PlanGoal("fill all directories equally", plan.balance, ["spindle balance"])

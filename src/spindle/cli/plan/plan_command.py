@@ -1,6 +1,7 @@
 """The options and the output that all commands of `spindle plan` share."""
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from shutil import get_terminal_size
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.failure import CommandFailed
@@ -17,7 +19,14 @@ from spindle.cli.history.forecast_options import forecast_options
 from spindle.cli.html.html_option import HTML, write_page
 from spindle.cli.html.plan_page import plan_page
 from spindle.cli.option_names import with_option_names
-from spindle.cli.parameter_types import FiniteRange, WholeRange, parse_size
+from spindle.cli.parameter_types import (
+    DurationMs,
+    FiniteRange,
+    WholeRange,
+    option_text,
+    parse_size,
+    size_option_text,
+)
 from spindle.cli.plan.documents import head_document, plan_document, refusal_document
 from spindle.cli.plan.forecast_text import forecast_lines
 from spindle.cli.plan.plan_text import note_lines, plan_lines
@@ -38,13 +47,13 @@ class PlanGoal:
     Attributes:
         text: the goal in words.
         plan: reads the cluster, and makes the plan.
-        carried_out_by: the commands that reach the goal.
+        carried_out_by: the steps that reach the goal, commands without the options of the plan.
         afterwards: returns the operator's steps after the moves.
     """
 
     text: str
     plan: Callable[[WireClient, PlanSettings], ClusterPlan]
-    carried_out_by: str
+    carried_out_by: Sequence[str]
     afterwards: Callable[[ClusterModel], Sequence[str]] = lambda _: ()
 
 
@@ -185,7 +194,9 @@ def plan_command(make: Callable[..., PlanGoal]) -> Callable[..., None]:
         if cluster_plan.forecast is not None:
             show([Line(""), *forecast_lines(plan, cluster_plan.forecast, width)])
         if (plan.rounds or plan.preferred) and out is None:
-            click.echo(f"\nTo carry it out: {goal.carried_out_by}, with the same limits")
+            context = click.get_current_context()
+            steps = [with_given_options(step, context) for step in goal.carried_out_by]
+            click.echo(f"\nTo carry it out: {', then '.join(steps)}")
         for text in goal.afterwards(snapshot.model):
             click.echo(f"Afterwards: {text}")
         if html is not None:
@@ -196,6 +207,44 @@ def plan_command(make: Callable[..., PlanGoal]) -> Callable[..., None]:
             click.echo(_execution_text(client, out, throttle))
 
     return limit_options(forecast_options(HTML(cluster_command(run))))
+
+
+def with_given_options(step: str, context: click.Context) -> str:
+    """Add to a command the options of the present command line that it has, too.
+
+    Args:
+        step: a command such as `spindle drain 2`; any other text stays as it is.
+        context: the one of the present command, whose root is `spindle`.
+    """
+    name, *words = shlex.split(step)
+    root = context.find_root().command
+    if name != "spindle" or not isinstance(root, click.Group):
+        return step
+    command = root.get_command(context, words[0])
+    shared = {parameter.name for parameter in command.params} if command is not None else set()
+    given = [
+        option
+        for option in context.command.params
+        if isinstance(option, click.Option)
+        and option.name in shared
+        and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+    ]
+    texts = [_option_words(option, context.params[option.name]) for option in given if option.name]
+    return " ".join([step, *(word for text in texts for word in text)])
+
+
+def _option_words(option: click.Option, value: Any) -> list[str]:
+    """Return an option and its value as words of a shell."""
+    name = max(option.opts, key=len)
+    if option.is_flag:
+        return [name]
+    if option.callback is parse_size:
+        text = size_option_text(value)
+    elif isinstance(option.type, DurationMs):
+        text = option_text(value)
+    else:
+        text = str(value).removesuffix(".0") if isinstance(value, float) else str(value)
+    return [name, shlex.quote(text)]
 
 
 def _execution_text(client: WireClient, out: Path, throttle: int) -> str:

@@ -1,5 +1,7 @@
 """`spindle plan what-if`: the plan for a hypothetical cluster."""
 
+import shlex
+
 import click
 
 from spindle.cli.examples import examples
@@ -71,10 +73,13 @@ def what_if_command(
     ]
     steps = [
         *(["add what is new"] if added or directories else []),
-        *(f"spindle drain {removal}" for removal in (*removed, *removed_directories)),
+        *(
+            f"spindle drain {shlex.quote(str(removal))}"
+            for removal in (*removed, *removed_directories)
+        ),
         "spindle balance",
     ]
-    return PlanGoal(f"balance the cluster {', '.join(parts)}", make, ", then ".join(steps))
+    return PlanGoal(f"balance the cluster {', '.join(parts)}", make, steps)
 
 
 def _directory(text: str) -> DirectoryModel:

@@ -205,7 +205,7 @@ class ReplicaCopy:
         """
         move = self._move
         await move.source.executor.submit(
-            move.source.store.rename_to_stray, move.current, move.future.path
+            move.source.store.rename_to_replaced, move.current, move.future.path
         )
 
     async def promote(self) -> None:
@@ -241,7 +241,7 @@ class ReplicaCopy:
             )
         await move.target.executor.submit(_note_promoted, move.target, move.future, cleaned)
         await move.source.executor.submit(
-            move.source.store.delete_stray, move.current, self._now_ms()
+            move.source.store.delete_replaced, move.current, self._now_ms()
         )
 
 
