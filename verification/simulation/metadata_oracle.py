@@ -26,7 +26,7 @@ class MetadataOracle:
     Attributes:
         newest: the newest image that any node has come to.
         end_offset: everything below was committed.
-        listeners: are told of every image that is newer than all before.
+        listeners: get every image that is newer than all before.
         record_listeners: are given all committed records once and in order, as long as none is
             missed.
     """

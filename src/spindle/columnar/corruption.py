@@ -70,7 +70,7 @@ class CorruptBatch(CorruptRecords):
         return f"{self.source}: batch with base offset {self.header.base_offset}: {self.reason}"
 
     def of_size(self, size_bytes: int) -> "CorruptBatch":
-        """Return the same finding for a batch whose size the header does not tell."""
+        """Return the same finding for a batch whose header does not contain its size."""
         header = self.header._replace(size_bytes=size_bytes)
         return CorruptBatch(self.source, self.position, self.reason, header)
 

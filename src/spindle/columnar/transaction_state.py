@@ -49,7 +49,7 @@ def last_stable_offset(log: SegmentLog, end: int, *, passes_damage: bool = False
     """Return the first offset of the oldest transaction that is open at `end`, or `end` itself.
 
     Args:
-        passes_damage: go on behind damaged bytes. A transaction that begins in them is not known,
+        passes_damage: continue after damaged bytes. A transaction that begins in them is not known,
             so the offset may be too high.
 
     Raises:

@@ -687,7 +687,7 @@ class DirectoryStore:
     # Checkpoints.
 
     def _checkpointed(self) -> Collection[Log]:
-        """Return the logs whose offsets a start needs."""
+        """Return the logs whose offsets the checkpoints must contain."""
         return (self._aside | self.logs | self.future_logs).values()
 
     def checkpoint_recovery_points(self) -> None:

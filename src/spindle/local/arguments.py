@@ -1,4 +1,4 @@
-"""The numbers that a cluster is made with."""
+"""Checks of the arguments of a new cluster: counts and timeouts."""
 
 from typing import Final
 

@@ -235,7 +235,7 @@ class Cluster:
         return [NodeHandle(self, description) for description in described]
 
     def _runner_options(self, node: NodeHandle) -> dict[str, Any]:
-        """Return what the function `_runner` names needs for a node, as JSON values."""
+        """Return the arguments of the function that `_runner` names, as JSON values."""
         return {}
 
     def launch(self, node: NodeHandle, brokers: Sequence[int]) -> None:
