@@ -57,7 +57,7 @@ def test_properties_of_a_command_line() -> None:
     assert key_values(["a=b=c", "d"]) == {"a": "b=c", "d": ""}
 
 
-def test_a_record_in_full() -> None:
+def test_all_fields_of_a_record_are_printed() -> None:
     names = ("timestamp", "partition", "offset", "epoch", "headers", "key")
     record_format = RecordFormat.of(
         {f"print.{name}": "true" for name in names} | {"key.separator": "|"}

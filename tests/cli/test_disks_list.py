@@ -131,7 +131,7 @@ def test_a_broker_that_is_down_has_a_row_and_the_exit_code_says_so(
     assert "Connection refused" in second["error"]
 
 
-def test_a_broker_without_the_private_api_is_listed_with_what_kafka_tells(
+def test_a_broker_without_the_private_api_is_listed_with_kafkas_fields(
     bootstrap: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any) -> None:

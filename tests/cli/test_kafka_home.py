@@ -98,7 +98,9 @@ def wait_for(file: Path, text: str) -> None:
     )
 
 
-def test_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_folder_has_kafkas_scripts_and_version(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = tmp_path / "home"
     assert run(["home", str(target)]) == 0
     assert {path.name for path in (target / "bin").iterdir()} == SCRIPTS
@@ -124,7 +126,7 @@ def test_a_folder_of_somebody_else(tmp_path: Path, capsys: pytest.CaptureFixture
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_topics(home: KafkaHome) -> None:
+def test_the_topics_script_creates_and_describes_topics(home: KafkaHome) -> None:
     words = ("--create", "--topic", "t", "--partitions", "2")
     assert home.ask("kafka-topics", *words) == "Created topic t.\n"
     lines = home.ask("kafka-topics", "--describe", "--topic", "t").splitlines()
@@ -152,7 +154,7 @@ def test_records_through_a_group(home: KafkaHome) -> None:
     assert home.ask("kafka-get-offsets", "--topic", "lines") == "lines:0:3\n"
 
 
-def test_other_tools(home: KafkaHome) -> None:
+def test_the_other_scripts_run(home: KafkaHome) -> None:
     broker = ("--entity-type", "brokers", "--entity-name", "1")
     listed = home.ask("kafka-configs", *broker, "--describe")
     assert listed == "Dynamic configs for broker 1 are:\n"
@@ -229,7 +231,7 @@ def test_a_main_class_has_its_former_name_too(capsys: pytest.CaptureFixture[str]
         assert capsys.readouterr().out == f"{KAFKA_VERSION}\n"
 
 
-def test_signals() -> None:
+def test_signals_are_accepted_by_name_and_by_number() -> None:
     assert signal_number("TERM") == signal_number("SIGTERM") == signal.SIGTERM
     assert signal_number("9") == signal.SIGKILL
     with pytest.raises(ValueError, match="SIGNAL is 'NOSUCH'"):

@@ -115,7 +115,7 @@ def formatting(kind: str = "metadata directory", release: str = LATEST) -> str:
     )
 
 
-def test_static_voters(node: Node) -> None:
+def test_a_node_with_static_voters_gets_no_voter_set(node: Node) -> None:
     node.dialect = Dialect.KAFKA
     assert node.format() == (0, f"{BOOTSTRAP}\n{formatting()}", "")
     node.reset()
@@ -130,7 +130,7 @@ def test_static_voters(node: Node) -> None:
     assert len({node.meta(number)["directory.id"] for number in (1, 2, 3)}) == 3
 
 
-def test_twice(node: Node) -> None:
+def test_a_formatted_directory_is_not_formatted_again(node: Node) -> None:
     node.format()
     assert node.format() == (
         1,
@@ -146,7 +146,7 @@ def test_twice(node: Node) -> None:
 
 
 @pytest.mark.parametrize("flags", [(), ("-g",)])
-def test_another_cluster(node: Node, flags: tuple[str, ...]) -> None:
+def test_directories_of_another_cluster_are_refused(node: Node, flags: tuple[str, ...]) -> None:
     node.format()
     assert node.format(*flags, cluster=OTHER_CLUSTER) == (
         1,
@@ -177,7 +177,7 @@ def rewrite(directory: Path, old: str, new: str) -> None:
     path.write_text(re.sub(old, new, path.read_text(), flags=re.MULTILINE))
 
 
-def test_another_node(node: Node) -> None:
+def test_directories_of_another_node_are_refused(node: Node) -> None:
     node.format()
     rewrite(node.directories[2], "node.id=1", "node.id=7")
     assert node.format("-g") == (
@@ -192,7 +192,7 @@ def test_another_node(node: Node) -> None:
     )
 
 
-def test_info(node: Node) -> None:
+def test_info_shows_directories_and_their_properties(node: Node) -> None:
     node.format()
     directory_id = node.meta(1)["directory.id"]
     assert node.info() == (
@@ -320,7 +320,9 @@ QUORUM_FLAGS = "--standalone, --initial-controllers, or --no-initial-controllers
         ),
     ],
 )
-def test_refused_flags(node: Node, flags: tuple[str, ...], message: str) -> None:
+def test_flags_that_contradict_the_configuration_are_refused(
+    node: Node, flags: tuple[str, ...], message: str
+) -> None:
     assert node.format(*flags) == (1, "", f"{message}\n")
     assert not node.directories[0].exists()
 
@@ -399,7 +401,7 @@ def test_a_dynamic_quorum_needs_a_flag(node: Node) -> None:
     )
 
 
-def test_standalone(node: Node) -> None:
+def test_standalone_writes_a_voter_set_with_this_node_alone(node: Node) -> None:
     node.configure_dynamic()
     assert node.format("-s") == (
         0,
@@ -651,7 +653,7 @@ def test_bad_scram_arguments(text: str, message: str) -> None:
     assert str(caught.value).startswith(message)
 
 
-def test_version_mapping(node: Node) -> None:
+def test_version_mapping_shows_the_feature_levels_of_a_release(node: Node) -> None:
     assert node.storage("version-mapping") == (
         0,
         "metadata.version=33 (4.4-IV2)\nkraft.version=1\ntransaction.version=2\ngroup.version=1\n"
@@ -702,7 +704,9 @@ def test_version_mapping(node: Node) -> None:
         ),
     ],
 )
-def test_feature_dependencies(node: Node, feature: str, expected: tuple[int, str, str]) -> None:
+def test_feature_dependencies_are_shown_for_each_level(
+    node: Node, feature: str, expected: tuple[int, str, str]
+) -> None:
     assert node.storage("feature-dependencies", "-f", feature) == expected
 
 
@@ -714,7 +718,7 @@ def test_feature_dependencies_as_json(node: Node) -> None:
     assert json.loads(out) == {"eligible.leader.replicas.version=1": {"metadata.version": 23}}
 
 
-def test_random_ids(node: Node) -> None:
+def test_random_uuid_prints_a_new_id_each_time(node: Node) -> None:
     code, out, _ = node.storage("random-uuid")
     assert code == 0
     assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{21}\n", out)

@@ -109,7 +109,7 @@ def test_refusals_come_when_a_value_is_used() -> None:
     assert caught.value.plainly == "--count x: a whole number is needed"
 
 
-def test_combinations() -> None:
+def test_missing_and_forbidden_options_are_refused() -> None:
     options = parsed(DECLARATION, ["--topic", "a", "--list"])
     with pytest.raises(UsageError, match=r'Missing required argument "\[count\]"'):
         options.require("topic", "count")

@@ -50,7 +50,7 @@ def metadata() -> MetadataResponse:
     )
 
 
-def test_leaders_of_a_cluster_view() -> None:
+def test_a_cluster_view_names_the_leaders() -> None:
     view = cluster_view(metadata())
     assert view.leader_of(ORDERS) == BrokerAddress(4, "h", 9)
     assert view.by_leader([ORDERS]) == {BrokerAddress(4, "h", 9): [ORDERS]}
@@ -172,7 +172,7 @@ def test_a_topic_without_id_is_fetched_and_produced_by_name() -> None:
     assert request.topics[0].partitions[0].fetch_offset == 5
 
 
-def test_where_produced_batches_went() -> None:
+def test_a_produce_response_has_the_offset_of_each_batch() -> None:
     topic = ProduceResponse.TopicProduceResponse
     result = topic.PartitionProduceResponse(index=1, base_offset=40, log_append_time_ms=-1)
     response = ProduceResponse(responses=[topic(name="orders", partition_responses=[result])])

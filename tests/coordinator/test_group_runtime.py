@@ -107,7 +107,7 @@ async def join(
 # ---------------------------------------------------------------- life of a shard
 
 
-async def test_group_of_a_partition_that_is_led_elsewhere() -> None:
+async def test_a_group_of_a_partition_led_elsewhere_is_refused() -> None:
     broker = start_broker(elect=False)
     with pytest.raises(ApiError) as raised:
         await commit(broker, 1)
@@ -220,7 +220,7 @@ async def test_first_group_waits_for_the_partition_that_this_broker_is_about_to_
     broker.groups.close()
 
 
-async def test_shards_that_are_loaded_together_are_told_in_one_line(
+async def test_shards_that_are_loaded_together_are_logged_in_one_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO", "spindle.runtime.coordinator")
@@ -356,7 +356,7 @@ async def test_batches_keep_below_their_limit() -> None:
         (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
     ],
 )
-async def test_failed_append_is_told_as_the_coordinators_error(
+async def test_a_failed_append_is_reported_as_an_error_of_the_coordinator(
     failure: ErrorCode, told: ErrorCode
 ) -> None:
     broker = start_broker()

@@ -143,7 +143,7 @@ def test_leaving_with_a_parked_join_answers_it() -> None:
 # ---------------------------------------------------------------- a new coordinator
 
 
-def test_stable_group_goes_on_under_a_new_coordinator() -> None:
+def test_stable_group_continues_under_a_new_coordinator() -> None:
     s = Scenario()
     first, second = s.stable_group(2)
     s.start()

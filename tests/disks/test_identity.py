@@ -167,7 +167,7 @@ def test_a_foreign_cluster(disks: Disks) -> None:
     )
 
 
-def test_another_node(disks: Disks) -> None:
+def test_a_directory_of_another_node_stops_the_start(disks: Disks) -> None:
     disks.write(disks.paths[1], **{"node.id": "7", "directory.id": uuid_text(SECOND)})
     with pytest.raises(ConfigError) as caught:
         disks.identify()

@@ -91,7 +91,7 @@ def test_truncation_keeps_what_lies_before(offset: int) -> None:
     assert times.last == (1000 + last if last else -1, 100 + 3 * last)
 
 
-def test_limits() -> None:
+def test_an_index_is_full_at_its_size_limit() -> None:
     shared = handles()
     offsets = OffsetIndex(shared, "/log", 0, 24, "")
     times = TimeIndex(shared, "/log", 0, 36, "")
@@ -159,7 +159,7 @@ class TestHandles:
         cache.get("/b")
         assert files.operations[before:] == [("open", "/b")]
 
-    def test_release(self) -> None:
+    def test_releasing_a_directory_closes_only_its_files(self) -> None:
         files = MemoryFileSystem()
         files.make_directories("/d")
         cache = FileHandles(files)

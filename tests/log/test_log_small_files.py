@@ -13,14 +13,14 @@ from spindle.testing.filesystem import MemoryFileSystem
 
 
 class TestOffsetCheckpoints:
-    def test_the_format(self) -> None:
+    def test_an_offset_checkpoint_has_kafkas_format(self) -> None:
         files = MemoryFileSystem()
         offsets = {TopicPartition("six", 2): 7, TopicPartition("a.b", 0): 0}
         write_offset_checkpoint(files, "/c", offsets)
         assert files.read_bytes("/c") == b"0\n2\nsix 2 7\na.b 0 0\n"
         assert read_offset_checkpoint(files, "/c") == offsets
 
-    def test_no_entries(self) -> None:
+    def test_a_missing_or_truncated_offset_checkpoint_has_no_entries(self) -> None:
         files = MemoryFileSystem()
         assert read_offset_checkpoint(files, "/missing") == {}
         for content in (b"", b"0\n", b"0", b"0\n0\n"):
@@ -97,7 +97,9 @@ class TestLeaderEpochs:
             (7, (-1, -1)),
         ],
     )
-    def test_end_offsets(self, asked: int, expected: tuple[int, int]) -> None:
+    def test_the_end_of_an_epoch_is_the_start_of_the_next(
+        self, asked: int, expected: tuple[int, int]
+    ) -> None:
         epochs = epochs_of((2, 5), (4, 12), (6, 20))
         assert epochs.log_end_offset_for(asked, 99) == OffsetAndEpoch(*expected)
 

@@ -63,7 +63,7 @@ def standalone_voters() -> VoterSet:
     return VoterSet([Voter(ReplicaKey(1, directory_id), (endpoint,))])
 
 
-def test_names() -> None:
+def test_snapshot_file_names_are_composed_and_parsed() -> None:
     name = "00000000000000000290-0000000001.checkpoint"
     assert snapshot_file_name(ID) == name
     assert parse_snapshot_file_name(name) == ID

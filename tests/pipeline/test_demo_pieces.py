@@ -89,7 +89,7 @@ def test_event_times_stay_in_the_year(flights: pa.Table) -> None:
     assert pa.compute.max(times).as_py() < 1_388_620_800_000
 
 
-def test_airlines_have_names() -> None:
+def test_airlines_are_shown_by_name() -> None:
     airlines = read_airlines()
     assert airlines["UA"] == "United Air Lines Inc."
     assert len(airlines) == 16

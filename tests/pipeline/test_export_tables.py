@@ -243,7 +243,7 @@ def test_the_second_of_two_runs_at_the_same_time_is_refused(
 
 
 @every_format
-def test_runs_of_other_topics_and_of_older_offsets_go_on_at_the_same_time(
+def test_runs_of_other_topics_and_of_older_offsets_continue_at_the_same_time(
     tmp_path: Path, table_format: TableFormat
 ) -> None:
     path = tmp_path / "table"

@@ -27,7 +27,7 @@ def test_defaults_are_kafkas() -> None:
         ("PLAINTEXT://h:65535", (HostPort("h", 65535),)),
     ],
 )
-def test_bootstrap_servers(text: str, servers: tuple[HostPort, ...]) -> None:
+def test_bootstrap_servers_are_parsed(text: str, servers: tuple[HostPort, ...]) -> None:
     assert client_settings({"bootstrap.servers": text}).bootstrap_servers == servers
 
 

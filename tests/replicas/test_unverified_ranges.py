@@ -142,7 +142,7 @@ async def test_retention_that_removes_a_stretch_does_not_end_the_move() -> None:
     assert broker.replicas.moves.failed == 0
 
 
-async def test_a_copy_that_goes_on_after_a_restart_is_compared_with_the_current_log(
+async def test_a_copy_that_continues_after_a_restart_is_compared_with_the_current_log(
     compared: list[tuple[str, int]],
 ) -> None:
     broker, _ = await new_broker()

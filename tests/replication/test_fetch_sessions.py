@@ -83,7 +83,7 @@ def test_an_incremental_request_names_only_changes() -> None:
     assert context.partitions[PartitionKey("b", bytes(16), 0)].fetch_offset == 7
 
 
-def test_refusals() -> None:
+def test_a_refused_request_neither_ends_nor_advances_the_session() -> None:
     cache = Cache()
     session_id = cache.open(request(wanted={"a": [0]}), NAMES, 0).session_id
     assert refused(cache, request(999, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -126,7 +126,7 @@ def test_a_full_cache_serves_without_a_session_until_one_is_idle() -> None:
     assert refused(cache, request(old, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_only_news_is_told() -> None:
+def test_a_session_sends_only_changes() -> None:
     cache = Cache()
     context = cache.open(request(wanted={"a": [0]}), NAMES, 0)
     partition = context.partitions[PartitionKey("a", bytes(16), 0)]

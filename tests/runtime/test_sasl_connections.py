@@ -227,7 +227,7 @@ async def test_requests_that_come_with_the_last_token_are_those_of_the_user() ->
         await asyncio.gather(client.receive(), return_exceptions=True)
 
 
-async def test_a_session_that_is_renewed_goes_on_and_an_expired_one_ends(
+async def test_a_session_that_is_renewed_continues_and_an_expired_one_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock(monkeypatch)

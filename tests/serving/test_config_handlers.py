@@ -131,7 +131,7 @@ async def test_a_resource_named_again_is_refused(services: BrokerServices) -> No
     assert (again.error_code, again.configs) == (ErrorCode.INVALID_REQUEST, [])
 
 
-def test_a_topic(services: BrokerServices) -> None:
+def test_a_topic_is_described_with_values_and_sources(services: BrokerServices) -> None:
     described = describe(services, TOPIC, "t", "retention.ms", "max.message.bytes")
     actual = {c.name: (c.value, c.config_source, c.read_only) for c in described.configs}
     assert actual == {"retention.ms": ("77", 1, False), "max.message.bytes": ("3000", 2, False)}
@@ -201,7 +201,7 @@ def listed(services: BrokerServices, version: int, *kinds: int) -> list[tuple[in
     return [(r.resource_type, r.resource_name) for r in response.config_resources]
 
 
-def test_listing_resources(services: BrokerServices) -> None:
+def test_resources_with_settings_are_listed_by_type(services: BrokerServices) -> None:
     assert listed(services, 0) == [(METRICS, "m")]
     assert listed(services, 1, GROUP, TOPIC) == [(GROUP, "g"), (TOPIC, "t")]
     everything = listed(services, 1)

@@ -270,7 +270,7 @@ def test_a_bad_batch_is_refused_and_the_connection_stays(
         assert produce_error(client.receive()) == 0
 
 
-def test_random_payloads(node: Node) -> None:
+def test_a_node_survives_random_payloads(node: Node) -> None:
     """Send seeded noise, and valid requests with changed bytes, each on its own connection."""
     noise = random.Random(20_26)
     valid = [

@@ -115,7 +115,7 @@ def test_a_client_sends_exactly_one_batch() -> None:
     assert refusal(b"").code is ErrorCode.INVALID_RECORD
 
 
-def test_an_undefined_codec() -> None:
+def test_an_undefined_codec_is_refused() -> None:
     batch = changed(batch_of(NOW_MS), attributes=6)
     assert refusal(batch).code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
@@ -246,7 +246,7 @@ class TestProduceRequest:
         assert self.code(b"", 9) is ErrorCode.INVALID_RECORD
         assert self.code(batch_of(NOW_MS) * 2, 9) is ErrorCode.INVALID_RECORD
 
-    def test_old_magic(self) -> None:
+    def test_an_old_message_format_is_refused(self) -> None:
         batch = bytearray(batch_of(NOW_MS))
         batch[16] = 0
         assert self.code(bytes(batch), 9) is ErrorCode.INVALID_RECORD
