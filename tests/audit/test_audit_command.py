@@ -93,7 +93,7 @@ def test_the_plan_is_a_script_that_deletes_nothing(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "which log directories?"),
+        ([], "no log directory is given: give paths, or --bootstrap-server"),
         (["/nowhere"], "/nowhere cannot be read as a log directory: No such file or directory"),
         (["/"], "/ is not a log directory"),
         (["/", "--jobs", "0"], "Try: spindle audit --help"),

@@ -153,7 +153,7 @@ async def test_an_active_controller_says_that_it_does_not_check_acls(
     )
     node = Harness(bootstrap=[FeatureLevelRecord(name="metadata.version", feature_level=30), entry])
     node.quorum.become_leader(1, 2)
-    assert "Controller 1 checks no ACLs, though 1 stand in the metadata" in caplog.messages
+    assert "Controller 1 has no authorizer, but the metadata has 1 ACLs" in caplog.messages
 
 
 async def test_a_request_times_out_when_nothing_commits() -> None:

@@ -689,3 +689,21 @@ def test_marks_of_other_runs(content: bytes, epoch: int) -> None:
     opened(files)
     files.write_atomically(f"{ROOT}/.kafka_cleanshutdown", content)
     assert read_clean_shutdown(files, ROOT) == epoch
+
+
+@pytest.mark.parametrize("goes", ["deleted", "stray"])
+def test_a_log_that_was_renamed_is_not_missing_after_a_kill(goes: str) -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0, count=5)
+    directory.logs[A0].flush()
+    directory.logs[A0].update_high_watermark(5)
+    directory.checkpoint_recovery_points()
+    directory.checkpoint_high_watermarks()
+    if goes == "deleted":
+        directory.delete_logs([directory.logs[A0]], lambda: UNIQUE, NOW_MS)
+        directory.delete_expired(NOW_MS + 10**9)
+    else:
+        directory.mark_stray(directory.logs[A0], UNIQUE)
+        directory.forget_renamed()
+    assert opened(files).missing_at_start == set()

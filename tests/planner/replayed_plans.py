@@ -44,6 +44,12 @@ class Replay:
         named = {broker.broker_id: broker.rack for broker in self.cluster.brokers}
         return len({named[self.broker(place)] or self.broker(place) for place in places})
 
+    def cordoned_brokers(self) -> set[int]:
+        """Return the brokers that no reassignment may include (KIP-1066, Kafka 4.4)."""
+        online = [d for d in self.cluster.directories if d.is_online]
+        open_ones = {directory.broker_id for directory in online if not directory.is_cordoned}
+        return {directory.broker_id for directory in online} - open_ones
+
     def leader(self, partition: int) -> int:
         """Return the broker that a copy of another broker comes from."""
         model = self.cluster.partitions[partition]
@@ -76,6 +82,8 @@ class Replay:
                 assert self.cluster.directories[source].is_online
             else:
                 assert model.leader != NO_LEADER, "nobody to copy from"
+                kept = {self.broker(place) for place in places if place != source}
+                assert not kept & self.cordoned_brokers()
             racks = self.racks(places)
             places[move.slot] = target
             assert len({self.broker(place) for place in places}) == len(model.directories)

@@ -293,3 +293,30 @@ def test_the_spreads_before_and_after_are_of_the_same_directories() -> None:
     plan = drain(cluster, [0], PlanLimits())
     assert plan.spread_before == 0
     assert plan.spread > 0
+
+
+def test_a_replica_beside_one_on_a_cordoned_broker_cannot_go_to_another_broker() -> None:
+    cluster = ClusterModel(
+        three_brokers(),
+        [directory(0), directory(1, is_cordoned=True), directory(2)],
+        [partition(0, 1)],
+    )
+    error = refusal(cluster)
+    assert error.limit is BindingLimit.CORDONS
+    assert str(error) == (
+        "t-0 cannot move: it has a replica on broker 1, whose log directories are all cordoned, "
+        "and controllers refuse a reassignment that includes such a broker. Limit: cordons. "
+        "Remedy: uncordon a directory of broker 1, or drain that broker alone first."
+    )
+
+
+def test_a_balance_leaves_partitions_with_a_replica_on_a_cordoned_broker_alone() -> None:
+    cluster = ClusterModel(
+        three_brokers(),
+        [directory(0, used=40), directory(1, used=20, is_cordoned=True), directory(2, used=0)],
+        [partition(0, 1, number=0), partition(0, 1, number=1), partition(0, size=20, number=2)],
+    )
+    plan = balance(cluster, PlanLimits())
+    moved = {move.partition for round_ in plan.rounds for move in round_.moves}
+    assert moved == {2}
+    assert not plan.preferred

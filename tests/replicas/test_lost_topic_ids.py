@@ -92,3 +92,4 @@ async def test_a_log_in_another_directory_than_the_recorded_one_is_a_stray() -> 
     tear(before.disks)
     broker = await after(before).start()
     assert (broker.names(0), broker.names(1)) == (["orders-0-stray"], ["orders-0"])
+    assert not broker.directories[0].store.checkpoints_name_strays

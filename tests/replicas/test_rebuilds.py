@@ -213,7 +213,7 @@ def test_a_cancelled_rebuild_goes_back_to_the_former_log() -> None:
     s.caught_up()
     assert s.state is RebuildState.FAILED
     assert s.rebuild.failure == "it was cancelled; the former log is in use again"
-    with pytest.raises(Exception, match="no rebuild of t-0 is under way on broker 1"):
+    with pytest.raises(Exception, match="no rebuild of t-0 is running on broker 1"):
         s.rebuilder.cancel(WHERE)
 
 
@@ -322,7 +322,7 @@ def test_a_rebuild_is_refused_while_one_or_a_move_is_under_way() -> None:
     s = RebuildingBroker(directories=2)
     s.is_deaf = True
     s.begin()
-    assert "a rebuild of t-0 is under way on broker 1 already" in s.refusal()
+    assert "a rebuild of t-0 is already running on broker 1" in s.refusal()
     s = RebuildingBroker(directories=2)
     s.run(s.mover.alter(s.partition(), s.directories[1]))
     assert "t-0 is moving from /disk0 to /disk1" in s.refusal()

@@ -195,7 +195,7 @@ async def test_a_disk_that_hangs_is_reported_and_then_given_up(
     first = await disk.hang(beside=beside)
     touched: list[int] = []
     disk.look(59)
-    assert "log directory /d hangs: its disk has not answered for 10 s" in caplog.text
+    assert "log directory /d hangs: its disk has not responded for 10 s" in caplog.text
     assert disk.thread.failure is None
     second = asyncio.ensure_future(disk.thread.submit_beside(disk.gate.wait))
     disk.look(1)
@@ -217,7 +217,7 @@ async def test_a_disk_that_answers_again_has_not_failed(caplog: pytest.LogCaptur
     disk.gate.set()
     await future
     disk.look(1)
-    assert "log directory /d goes on after 30 s" in caplog.text
+    assert "log directory /d responds again after 30 s" in caplog.text
     disk.look(100)
     assert disk.thread.failure is None
     assert disk.thread.stop(5.0)

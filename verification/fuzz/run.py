@@ -30,7 +30,7 @@ _GARDEN_S: Final = 1.0
 _KEPT_CASES: Final = 64
 _MAX_GROWTH_BYTES: Final = 400 * 1024 * 1024
 _MAX_PEAK_BYTES: Final = 600 * 1024 * 1024
-"""A batch that unpacks to 64 MiB takes up to 300 MiB while it is decoded and packed again, beside
+"""A batch that unpacks to 64 MiB needs at most 300 MiB while it is decoded and packed again, beside
 requests of up to 100 MiB (`socket.request.max.bytes`); a leak stays."""
 _SAMPLES: Final = 20
 

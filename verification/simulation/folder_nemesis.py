@@ -63,10 +63,10 @@ class FolderNemesis:
             self._nemesis.later(self._start_without_folders(node))
 
     def heal(self, node: SimulatedNode) -> None:
-        """Put back what a node lacks; the node must start again to find it."""
+        """Restore the folders that a node lacks; the node must start again to find them."""
         if self._away.get(node):
             node.kill()
-            self._put_back(node)
+            self._restore(node)
 
     async def _start_without_folders(self, victim: SimulatedNode) -> None:
         """Start a node without some folders; start it again when they are back.
@@ -86,7 +86,7 @@ class FolderNemesis:
             self._nemesis.later(self._nemesis.restart(node, random.uniform(0.05, 1.0)))
         await asyncio.sleep(random.uniform(1.0, 8.0))
         await self._end(victim)
-        self._put_back(victim)
+        self._restore(victim)
         await self._nemesis.restart(victim, random.uniform(0.05, 1.0))
 
     async def _end(self, node: SimulatedNode) -> None:
@@ -135,8 +135,8 @@ class FolderNemesis:
             disks.write_atomically(path, content[: random.randint(0, len(content))])
         self._history.note(f"{node}: {path} is {'torn' if is_torn else 'missing'}")
 
-    def _put_back(self, node: SimulatedNode) -> None:
-        """Put back what vanished, unless the node has created the replica again."""
+    def _restore(self, node: SimulatedNode) -> None:
+        """Restore what vanished, unless the node has created the replica again."""
         disks = node.machine.disks
         with disks.observed():
             for path, content, is_directory in self._away.pop(node, ()):

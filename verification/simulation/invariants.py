@@ -276,7 +276,7 @@ class Invariants:
         known = self.metadata.newest.topics.partition(partition.topic_id, index)
         if known is None or broker_id not in known.replicas:
             return
-        # A late report records the directory again until the broker has heard of it.
+        # A late report records the directory again until the broker has received it.
         is_online = (
             broker_id,
             partition.topic_partition,

@@ -16,6 +16,7 @@ from spindle.common.ids import Endpoint, OffsetAndEpoch
 from spindle.log.formats.names import LOG_SUFFIX
 from spindle.log.log_config import LogConfig
 from spindle.log.storage import LogStorage
+from spindle.metadata_log.committed import decode_batch
 from spindle.metadata_log.metadata_log import MetadataLog, RetentionSettings
 from spindle.metadata_log.partition_log import DIRECTORY_NAME, PartitionLog
 from spindle.metadata_log.snapshots import SnapshotInfo, encode_snapshot, write_snapshot
@@ -26,9 +27,10 @@ from spindle.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from spindle.protocol.messages.fetch import FetchResponse
 from spindle.protocol.messages.fetch_snapshot import FetchSnapshotResponse
+from spindle.protocol.messages.metadata_records import TopicRecord
 from spindle.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from spindle.protocol.metadata_frame import frame
 from spindle.protocol.records.batch import batches
-from spindle.protocol.records.record import decode_records
 from spindle.raft.invariants import check_invariants
 from spindle.raft.quorum import Quorum
 from spindle.raft.ready import (
@@ -358,8 +360,9 @@ class CoreNode:
         content = self._log.read_snapshot_bytes(snapshot_id)
         for position, header in batches(content):
             if not header.is_control:
-                for record in decode_records(content, position, header):
-                    self.digest = record.value or b""
+                for state in decode_batch(content, position, header).records:
+                    assert isinstance(state, TopicRecord)
+                    self.digest = bytes.fromhex(state.name)
         self.simulation.oracle.check_snapshot(str(self), snapshot_id, self.digest)
         self.applied_offset = snapshot_id.offset
 
@@ -379,7 +382,9 @@ class CoreNode:
             history.kraft_version_before(snapshot_id.offset),
             history.voters_before(snapshot_id.offset),
         )
-        content = encode_snapshot([self.digest], info, epoch=epoch, now_ms=0)
+        # A snapshot that a node fetches has to be one of metadata.
+        state = frame(TopicRecord(name=self.digest.hex()), version=0)
+        content = encode_snapshot([state], info, epoch=epoch, now_ms=0)
         self._log.write_snapshot(snapshot_id, content, "own")
         self.step(SnapshotWritten(snapshot_id))
         if self._log.clean(self.applied_offset, self.simulation.now_ms):

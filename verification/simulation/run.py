@@ -354,7 +354,7 @@ def simulate(scenario: Scenario) -> SimulationOutcome:
     """
     # Finalizers of tasks that never end must not run during this run or the next.
     gc.disable()
-    # What finalizers of the run before have left would be frozen, too, and never be freed.
+    # Garbage of the finalizers of the run before would be frozen, too, and never be freed.
     gc.collect()
     gc.freeze()
     simulation = Simulation(scenario)

@@ -175,7 +175,7 @@ class ScrubHistory:
 def identity_of(replica: Path) -> str:
     """Return the id of the log directory and the inode of a replica's directory.
 
-    What cannot be read is empty: the replica then counts as one that was not read.
+    A part that cannot be read is empty: the replica then counts as one that was not read.
     """
     try:
         inode = str(replica.stat().st_ino)

@@ -105,6 +105,7 @@ class DirectoryStore:
         "_removed_later",
         "_seen_flush_requests",
         "_stored",
+        "checkpoints_name_strays",
         "deleted_at_start",
         "future_logs",
         "lacks_checkpoints",
@@ -132,6 +133,8 @@ class DirectoryStore:
         self._kept_offsets: dict[TopicPartition, Mapping[str, int]] = {}
         self._removed_later: dict[str, TopicPartition] = {}
         self._is_loaded = False
+        self.checkpoints_name_strays = False
+        """True from the renaming of a log to `-stray` until `forget_renamed`."""
         self._seen_flush_requests = -1
         self.deleted_at_start: list[DeletedLog] = []
         """The `-delete` directories that `load` found, until `remove_deleted` or `restore`."""
@@ -268,7 +271,7 @@ class DirectoryStore:
         return where in self.missing_at_start or self.lacks_checkpoints
 
     def settle_missing(self, needed: Collection[TopicPartition]) -> None:
-        """Go on to miss these logs and no others; the next checkpoints drop the other entries.
+        """Count these logs, and no others, as missing; the next checkpoints drop the other entries.
 
         While a log is missed of which no checkpoint has an entry, that of the high watermarks stays
         empty: otherwise the next start would take the log for one that never had records.
@@ -423,8 +426,7 @@ class DirectoryStore:
         self.storage.delete_later(log.path, due_ms, log.size_bytes)
         self._cleaner_offsets.pop(log.topic_partition, None)
         if must_checkpoint:
-            self.checkpoint_recovery_points()
-            self.checkpoint_log_starts()
+            self.forget_renamed()
 
     def delete_logs(self, doomed: Sequence[Log], new_uuid: UuidSource, now_ms: int) -> None:
         """Delete several logs, each as `delete_later` does, and write the checkpoints once."""
@@ -610,6 +612,18 @@ class DirectoryStore:
         self._forget(log)
         log.rename(stray_directory(log.topic_partition, unique))
         self.stray_logs[log.topic_partition] = log
+        self.checkpoints_name_strays = True
+
+    def forget_renamed(self) -> None:
+        """Remove logs that were renamed to `-stray` or `-delete` from the checkpoints.
+
+        After a kill, an entry would look like that of a later topic's log of the same name, which
+        is missing.
+        """
+        self.checkpoints_name_strays = False
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_starts()
+        self.checkpoint_high_watermarks()
 
     def _forget(self, log: Log) -> None:
         for logs in (self.logs, self.future_logs):

@@ -61,15 +61,18 @@ def what_if(cluster: ClusterModel, changes: ClusterChanges, limits: PlanLimits) 
 def _plan(
     cluster: ClusterModel, leaving: Collection[int], limits: PlanLimits, *, is_levelled: bool
 ) -> PlacementPlan:
-    layout = Layout(cluster, leaving, keeps_racks=limits.keeps_racks)
+    def unmoved() -> Layout:
+        return Layout(
+            cluster, leaving, keeps_racks=limits.keeps_racks, cordons_leaving=not is_levelled
+        )
+
+    layout = unmoved()
     zones = find_zones(layout)
     window = cheapest_window(layout, zones, limits.spread) if is_levelled else None
     empty_directories(layout, zones, window, limits)
     if window is not None:
         level_out(layout, limits.spread, limits)
-    planner = RoundPlanner(
-        Layout(cluster, leaving, keeps_racks=limits.keeps_racks), layout.moved(), limits
-    )
+    planner = RoundPlanner(unmoved(), layout.moved(), limits)
     planner.run()
     if is_levelled and planner.layout.spread() > limits.spread:
         planner.drop_rounds_that_worsen()

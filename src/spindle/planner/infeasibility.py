@@ -29,6 +29,7 @@ def refuse_placement(layout: Layout, waiting: Sequence[int], limits: PlanLimits)
     brokers = count_noun(len({layout.broker[number] for number in left}), "broker")
     if not free:
         _refuse_copying(layout, replica)
+        _refuse_cordoned_siblings(layout, replica)
         raise Infeasible(
             BindingLimit.REPLICATION,
             model.name,
@@ -88,6 +89,24 @@ def _refuse_copying(layout: Layout, replica: int) -> None:
             f"broker {own} cannot read {cluster.directories[place].path}, so it copies nothing "
             "from there to its other directories, and all other brokers have a replica",
             "replace or remove the directory, or add a broker",
+        )
+
+
+def _refuse_cordoned_siblings(layout: Layout, replica: int) -> None:
+    """Refuse a replica of a partition that another broker's cordons keep as it is.
+
+    Raises:
+        Infeasible: a sibling is on a broker whose directories are all cordoned.
+    """
+    siblings = layout.cordoned_siblings(replica)
+    if siblings:
+        brokers = sorted({layout.broker[layout.place[sibling]] for sibling in siblings})
+        raise Infeasible(
+            BindingLimit.CORDONS,
+            layout.cluster.partitions[layout.partition[replica]].name,
+            f"it has a replica on broker {brokers[0]}, whose log directories are all cordoned, and "
+            "controllers refuse a reassignment that includes such a broker",
+            f"uncordon a directory of broker {brokers[0]}, or drain that broker alone first",
         )
 
 

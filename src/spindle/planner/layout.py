@@ -3,7 +3,7 @@
 A replica is a number: the replicas of one partition have consecutive numbers, in their order.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 
 from spindle.common.ids import NO_LEADER
@@ -17,10 +17,16 @@ class Layout:
     Args:
         cluster: the state at the beginning.
         leaving: the directories that get no replica because the plan empties them.
+        cordons_leaving: they are cordoned while the moves are carried out.
     """
 
     def __init__(
-        self, cluster: ClusterModel, leaving: Iterable[int] = (), *, keeps_racks: bool = True
+        self,
+        cluster: ClusterModel,
+        leaving: Iterable[int] = (),
+        *,
+        keeps_racks: bool = True,
+        cordons_leaving: bool = False,
     ) -> None:
         rack_by_broker = {broker.broker_id: broker.rack for broker in cluster.brokers}
         numbers: dict[tuple[str | None, int], int] = {}
@@ -61,6 +67,19 @@ class Layout:
             self.held[place][replica] = None
         self.origin: Sequence[int] = tuple(self.place)
         self.replica_bytes = [sum(self.size[directory] for directory in held) for held in self.held]
+        cordoned = cluster.cordoned_brokers()
+        self._on_cordoned = self._on_brokers(cordoned)
+        closing = cluster.cordoned_brokers(gone) - cordoned if cordons_leaving else frozenset()
+        self._on_closing = self._on_brokers(closing)
+
+    def _on_brokers(self, brokers: Collection[int]) -> dict[int, set[int]]:
+        """Return the replicas on these brokers, by the number of their partition."""
+        replicas: dict[int, set[int]] = {}
+        for directory, broker in enumerate(self.broker):
+            if broker in brokers:
+                for replica in self.held[directory]:
+                    replicas.setdefault(self.partition[replica], set()).add(replica)
+        return replicas
 
     def moved(self) -> dict[int, int]:
         """Return the current directories of the replicas that have moved."""
@@ -102,7 +121,21 @@ class Layout:
         # Another broker copies from the leader.
         if self.cluster.partitions[self.partition[replica]].leader == NO_LEADER:
             return False
+        if self.cordoned_siblings(replica):
+            return False
         return all(self.broker[place] != broker for place in self.others(replica))
+
+    def cordoned_siblings(self, replica: int) -> set[int]:
+        """Return the other replicas that keep this one from other brokers.
+
+        They are on brokers that are wholly cordoned, so a reassignment must not include them.
+        """
+        if not self._on_cordoned and not self._on_closing:
+            return set()
+        number = self.partition[replica]
+        siblings = self._on_cordoned.get(number, set()) - {replica}
+        closing = self._on_closing.get(number, set())
+        return siblings if replica in closing else siblings | closing
 
     def is_legal(self, replica: int, directory: int) -> bool:
         """Return whether a move keeps all rules except the space limits."""

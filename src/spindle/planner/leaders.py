@@ -36,7 +36,8 @@ def even_leaders(
     """Return the partitions that need another first replica, and the position of that replica.
 
     Leadership moves only to a broker that leads at least two partitions fewer. Partitions without a
-    leader, or whose first replica is offline, are unchanged.
+    leader, whose first replica is offline, or with a replica on a wholly cordoned broker (which no
+    reassignment may include) are unchanged.
 
     Args:
         places: the directories of the replicas of each partition.
@@ -44,12 +45,14 @@ def even_leaders(
     """
     directories = cluster.directories
     brokers = [directory.broker_id for directory in directories]
+    cordoned = cluster.cordoned_brokers()
     counts = count_leaders(cluster, places)
     slots = {
         number: 0
         for number in sorted(partitions)
         if cluster.partitions[number].leader != NO_LEADER
         and directories[places[number][0]].is_online
+        and not cordoned.intersection(brokers[place] for place in places[number])
     }
     for _ in range(_MAX_PASSES):
         is_changed = False

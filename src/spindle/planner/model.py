@@ -1,7 +1,7 @@
 """A cluster as the planner sees it: brokers, log directories, and replicas with their sizes."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,6 +120,24 @@ class ClusterModel:
         return [
             i for i, directory in enumerate(self.directories) if directory.broker_id == broker_id
         ]
+
+    def cordoned_brokers(self, leaving: Collection[int] = ()) -> frozenset[int]:
+        """Return the brokers whose online directories are all cordoned.
+
+        Since Kafka 4.4, controllers refuse a reassignment that includes such a broker, also if it
+        has a replica already (KIP-1066).
+
+        Args:
+            leaving: directories that count as cordoned.
+        """
+        is_cordoned: dict[int, bool] = {}
+        for i, directory in enumerate(self.directories):
+            if directory.is_online:
+                own = directory.is_cordoned or i in leaving
+                is_cordoned[directory.broker_id] = (
+                    is_cordoned.get(directory.broker_id, True) and own
+                )
+        return frozenset(broker_id for broker_id, all_are in is_cordoned.items() if all_are)
 
 
 def _refuse_repeated(kind: str, counts: Mapping[Any, int]) -> None:

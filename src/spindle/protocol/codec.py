@@ -343,8 +343,8 @@ def decode(
 class EncodedStructs(Sequence[M]):
     """An array of structs whose bytes are kept from an earlier response.
 
-    A field of a message may have it in place of a list: `encode_parts` hands its bytes on as they
-    are. For everybody else it is a sequence, which decodes its structs when they are read.
+    A field of a message may have it in place of a list: `encode_parts` copies nothing and sends
+    these bytes. Otherwise it is a sequence, which decodes its structs when they are read.
     """
 
     def __init__(

@@ -490,6 +490,9 @@ class ReplicaManager:
             await self._rename_stale_log(stale, directory)
         for directory in self.directories:
             store = directory.store
+            if store.checkpoints_name_strays and not directory.is_offline:
+                with suppress(LogDirectoryFailed):
+                    await directory.executor.submit(store.forget_renamed)
             here = {
                 where
                 for where, missing_from_directory in self._missing.items()
