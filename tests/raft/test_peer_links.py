@@ -17,7 +17,7 @@ from spindle.protocol.messages.api_versions import ApiVersionsResponse
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.messages.vote import VoteRequest, VoteResponse
 from spindle.raft import requests
-from spindle.raft.ready import Destination, Event, Request
+from spindle.raft.ready import Destination, Event, Request, RequestFailed
 from spindle.runtime.peers.links import PeerLinks
 from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, PeerUnavailable
 from spindle.runtime.quorum.messages import QuorumMessages
@@ -136,7 +136,7 @@ async def test_a_controller_warns_once_of_a_peer_that_it_cannot_ask(
         messages.send(Request(number, destination, message))
     await until(lambda: len(events) == 3)
     messages.close()
-    assert {event.is_unsupported_version for event in events} == {True}  # type: ignore[union-attr]
+    assert events == [RequestFailed(number, is_unsupported_version=True) for number in range(3)]
     (line,) = [record.message for record in caplog.records]
     assert line.endswith("the broker serves Fetch in versions 30 to 31")
 

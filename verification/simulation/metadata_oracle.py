@@ -139,6 +139,6 @@ def _digest(records: Sequence[Message]) -> bytes:
 
 
 def _image_digest(image: MetadataImage) -> bytes:
-    """Of what a snapshot of the image would hold, in any order."""
+    """Return a digest of the records of a snapshot of the image, in any order."""
     frames = sorted(frame(r, type(r).LAST_VERSION) for r in snapshot_records(image))
     return blake2b(b"".join(frames), digest_size=8).digest()

@@ -35,7 +35,7 @@ class CorruptBatches(Enum):
 
 
 class Place(NamedTuple):
-    """Where a buffer of batches comes from; None for what is not known, as of bytes of a broker.
+    """Where a buffer of batches comes from; unknown parts are None, as for bytes of a broker.
 
     `position` is the byte of the file at which the buffer begins.
     """

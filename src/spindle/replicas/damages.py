@@ -5,14 +5,12 @@ operator sees it in `spindle status` and copies the replica again from another o
 """
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.common.ids import TopicPartition
 from spindle.log.log import Log
-
-if TYPE_CHECKING:
-    from spindle.replicas.partition import Partition
+from spindle.replicas.partition import Partition
 
 
 class Damage(NamedTuple):
@@ -44,20 +42,20 @@ class DamagedReplicas:
         self._own: dict[Partition, _Noted] = {}
         self._sent: dict[Partition, Damage] = {}
 
-    def note(self, partition: "Partition", log: Log, damage: CorruptLog | CorruptRecords) -> None:
+    def note(self, partition: Partition, log: Log, damage: CorruptLog | CorruptRecords) -> None:
         """Note that bytes of an own log are damaged; the place is unknown for `CorruptRecords`."""
         self._own[partition] = _Noted(log, damage)
 
-    def note_sent(self, partition: "Partition", leader_id: int, finding: str) -> None:
+    def note_sent(self, partition: Partition, leader_id: int, finding: str) -> None:
         """Note that the leader sent records whose checksum or offsets are wrong."""
         where = partition.topic_partition
         self._sent[partition] = Damage(where, leader_id, f"it sent bad records: {finding}")
 
-    def appended(self, partition: "Partition") -> None:
+    def appended(self, partition: Partition) -> None:
         """Forget what a leader sent: an append has succeeded."""
         self._sent.pop(partition, None)
 
-    def among(self, broker_id: int, partitions: "Iterable[Partition]") -> Iterator[Damage]:
+    def among(self, broker_id: int, partitions: Iterable[Partition]) -> Iterator[Damage]:
         """Yield the damage of hosted partitions; forget that of others and of former logs.
 
         Args:
@@ -80,7 +78,7 @@ class DamagedReplicas:
         yield from self._sent.values()
 
 
-def _is_present(partition: "Partition", noted: _Noted) -> bool:
+def _is_present(partition: Partition, noted: _Noted) -> bool:
     damage, log = noted.damage, noted.log
     if partition.log is not log or isinstance(damage, CorruptRecords):
         return partition.log is log
