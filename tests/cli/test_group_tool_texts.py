@@ -45,7 +45,7 @@ def group(*members: MemberDescription, state: str = "Stable") -> GroupDescriptio
     return GroupDescription("g", "Classic", state, "range", at, members)
 
 
-def test_positions_and_lag() -> None:
+def test_partitions_are_listed_with_their_lag() -> None:
     committed = {T0: GroupOffset(3, -1, ""), U0: GroupOffset(1, 4, "")}
     rows = partition_rows(group(MEMBER), committed, {T0: 10, T1: 5, U0: 1})
     assert [(row.partition, row.lag) for row in rows] == [(T0, 7), (T1, None), (U0, 0)]
@@ -138,7 +138,7 @@ def test_malformed_durations_are_refused_with_the_expected_form(text: str) -> No
     assert failed.value.plainly.startswith(f"{text} is not a duration of the form")
 
 
-def test_partitions_by_name() -> None:
+def test_partitions_are_parsed_from_topic_and_numbers() -> None:
     assert parse_partitions("t:0,1") == [T0, T1]
     with pytest.raises(ToolFailed, match="Invalid partition 'x' specified in topic arg 't:x''"):
         parse_partitions("t:x")

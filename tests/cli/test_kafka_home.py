@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from waiting import wait_until
 
+from spindle.cli.dialect import KAFKA_VERSION
 from spindle.cli.java_main import main as run_class
 from spindle.cli.kafka_home.layout import write_home
 from spindle.cli.kafka_home.stop import RunningNode, running_nodes, signal_number
 from spindle.cli.main import run
-from spindle.cli.output_mode import KAFKA_VERSION
 from spindle.cli.tools.kafka_names import KAFKA_TOOLS, KafkaTool
 from spindle.local.tcp_ports import free_ports
 
@@ -184,7 +184,7 @@ def test_a_refused_acl_is_printed_inside_an_execution_exception(home: KafkaHome)
     )
 
 
-def test_stopping_by_number(home: KafkaHome, tmp_path: Path) -> None:
+def test_the_stop_script_stops_only_nodes_of_its_home(home: KafkaHome, tmp_path: Path) -> None:
     assert home.run("kafka-server-stop", "--node-id", "4").stdout == "No kafka server to stop\n"
     other = KafkaHome(tmp_path)
     assert other.run("kafka-server-stop").returncode == 1
@@ -192,7 +192,7 @@ def test_stopping_by_number(home: KafkaHome, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("script", ["kafka-server-start", "kafka-run-class"])
-def test_scripts_without_words(home: KafkaHome, script: str) -> None:
+def test_scripts_without_arguments_print_their_usage(home: KafkaHome, script: str) -> None:
     done = home.run(script)
     assert done.returncode == 1
     assert done.stderr.startswith("USAGE: ")

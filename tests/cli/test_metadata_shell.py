@@ -228,7 +228,7 @@ def test_a_walk_through_the_tree() -> None:
     assert shell.is_over
 
 
-def test_lists_and_trees() -> None:
+def test_ls_find_and_tree_show_nested_paths() -> None:
     assert said("ls", "b", "a", "c\\*") == ["a", "", "b:", "10", "2", "x y"]
     assert said("ls", "b", "b") == ["b:", "10", "2", "x y", "", "b:", "10", "2", "x y"]
     assert said("find", "b", "a") == ["b", "b/10", "b/2", "b/x y", "a"]

@@ -86,7 +86,7 @@ def test_verify_reports_the_progress_of_each_partition() -> None:
     assert list_lines({}) == ["No partition reassignments found."]
 
 
-def test_moves_between_directories() -> None:
+def test_moves_between_directories_are_reported_by_state() -> None:
     replica = Replica(1, T0)
     for places, line in [
         (ReplicaPlaces({}, {}), "is not found in any live log dir on broker 1"),

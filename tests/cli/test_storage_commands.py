@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from spindle.cli.dialect import Dialect
 from spindle.cli.main import run
-from spindle.cli.output_mode import Dialect
 from spindle.common.errors import ConfigError
 from spindle.local.formatting.scram_credentials import parse_scram
 from spindle.protocol.messages.metadata_records import UserScramCredentialRecord
@@ -156,7 +156,7 @@ def test_directories_of_another_cluster_are_refused(node: Node, flags: tuple[str
     )
 
 
-def test_one_directory_emptied(node: Node) -> None:
+def test_an_emptied_directory_is_formatted_for_the_same_node(node: Node) -> None:
     node.format()
     before = [node.meta(1), node.meta(3)]
     shutil.rmtree(node.directories[1])
@@ -206,7 +206,7 @@ def test_info_shows_directories_and_their_properties(node: Node) -> None:
     assert (code, json.loads(out)["metadata"]["node.id"]) == (0, "1")
 
 
-def test_info_before_formatting(node: Node) -> None:
+def test_info_reports_directories_that_are_not_formatted(node: Node) -> None:
     node.directories[1].mkdir()
     node.directories[2].write_text("")
     assert node.info() == (
@@ -369,7 +369,7 @@ def test_flags_that_contradict_the_configuration_are_refused(
         ),
     ],
 )
-def test_releases_and_features(
+def test_a_release_and_features_set_the_levels(
     node: Node, flags: tuple[str, ...], release: str, levels: list[tuple[str, int]]
 ) -> None:
     node.dialect = Dialect.KAFKA
@@ -455,7 +455,7 @@ def test_initial_controllers_name_other_nodes(node: Node) -> None:
         ),
     ],
 )
-def test_bad_initial_controllers(node: Node, text: str, message: str) -> None:
+def test_malformed_initial_controllers_are_refused(node: Node, text: str, message: str) -> None:
     node.configure_dynamic()
     code, out, err = node.format("-I", text)
     assert (code, out) == (1, "")
@@ -463,13 +463,13 @@ def test_bad_initial_controllers(node: Node, text: str, message: str) -> None:
     assert err.count("\n") == 1
 
 
-def test_ipv6_initial_controller(node: Node) -> None:
+def test_an_initial_controller_may_have_an_ipv6_address(node: Node) -> None:
     node.configure_dynamic()
     assert node.format("-I", "1@[::1]:19193:WwD5mObiStKs1UADyQq9JQ")[0] == 0
     assert b"::1" in (node.directories[0] / BOOTSTRAP_SNAPSHOT).read_bytes()
 
 
-def test_without_initial_controllers(node: Node) -> None:
+def test_a_controller_without_initial_controllers_writes_no_voter_set(node: Node) -> None:
     node.configure_dynamic()
     assert node.format("-N") == (0, formatting(), "")
     assert (node.directories[0] / BOOTSTRAP_SNAPSHOT).stat().st_size == 427
@@ -484,7 +484,7 @@ def test_flags_that_exclude_each_other(node: Node) -> None:
     )
 
 
-def test_a_pure_broker(node: Node) -> None:
+def test_a_node_that_is_only_a_broker_cannot_be_standalone(node: Node) -> None:
     node.configure_dynamic(
         **{"process.roles": "broker", "listeners": "PLAINTEXT://127.0.0.1:19192"}
     )
@@ -588,7 +588,7 @@ SCRAM = (
 )
 
 
-def test_a_scram_credential(node: Node) -> None:
+def test_a_scram_credential_becomes_a_first_record(node: Node) -> None:
     node.dialect = Dialect.KAFKA
     code, out, _ = node.format("-S", SCRAM)
     assert code == 0
@@ -647,7 +647,7 @@ def test_a_password_becomes_a_salted_one() -> None:
         ("SCRAM-SHA-256=[name=x,password=y,b=1,a=2]", "Unknown SCRAM configurations: a, b"),
     ],
 )
-def test_bad_scram_arguments(text: str, message: str) -> None:
+def test_malformed_scram_credentials_are_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_scram(text, bytes)
     assert str(caught.value).startswith(message)

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import click
 import pytest
 
+from spindle.cli.dialect import KAFKA_VERSION, Dialect
 from spindle.cli.kafka_home.kafka_mode import run_tool
 from spindle.cli.main import run, spindle
-from spindle.cli.output_mode import KAFKA_VERSION, Dialect
 from spindle.cli.tools.command import ToolCommand, ToolGroup
 from spindle.cli.tools.failures import ToolFailed, UsageError
 from spindle.cli.tools.features import features

@@ -145,7 +145,7 @@ def test_topic_settings_are_parsed_from_key_value_pairs() -> None:
         parse_topic_configs(["a"])
 
 
-def test_settings_with_lists() -> None:
+def test_settings_may_have_lists_as_values() -> None:
     assert parse_settings("a=1,b=[x,y],c=") == {"a": "1", "b": "x,y", "c": ""}
     assert parse_settings("SCRAM-SHA-256=[iterations=8192,password=x]") == {
         "SCRAM-SHA-256": "iterations=8192,password=x"

@@ -114,7 +114,7 @@ def fetch_answer(*partitions: PartitionData) -> FetchResponse:
     return FetchResponse(responses=[topic])
 
 
-def test_a_fetched_partition() -> None:
+def test_a_fetched_partition_has_records_and_aborted_transactions() -> None:
     aborted = PartitionData.AbortedTransaction(producer_id=3, first_offset=8)
     data = PartitionData(
         partition_index=1, high_watermark=9, records=b"r", aborted_transactions=[aborted]
@@ -152,7 +152,7 @@ def test_a_fetch_answer_about_something_else(response: FetchResponse) -> None:
         fetching.fetched_batches(ORDERS, response)
 
 
-def test_a_refused_fetch() -> None:
+def test_a_refused_fetch_names_the_partition() -> None:
     data = PartitionData(partition_index=1, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
     with pytest.raises(ApiError, match="OFFSET_OUT_OF_RANGE: fetch of partition orders-1"):
         fetching.fetched_batches(ORDERS, fetch_answer(data))
@@ -205,7 +205,7 @@ def test_log_directories_in_the_order_of_their_paths() -> None:
     assert describe_log_dirs_request(None).topics is None
 
 
-def test_configurations_by_resource() -> None:
+def test_configurations_are_returned_by_resource() -> None:
     request = describe_configs_request(ConfigResourceType.TOPIC, ["orders"], ["retention.ms"])
     assert request.resources[0].configuration_keys == ["retention.ms"]
     result = DescribeConfigsResponse.DescribeConfigsResult

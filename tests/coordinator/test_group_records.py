@@ -253,7 +253,7 @@ def test_other_value_of_the_common_length_is_read_as_what_it_is(version: int) ->
     st.text(max_size=10),
     st.integers(0, 2**31 - 1),
 )
-def test_offsets_read_back(
+def test_offset_records_are_read_as_written(
     committed: CommittedOffset, group: str, topic: str, partition: int
 ) -> None:
     record = OffsetRecord(group, TopicPartition(topic, partition), committed)

@@ -278,7 +278,7 @@ async def test_stale_elections_and_resignations_are_passed_over() -> None:
     assert broker.groups.shards == {}
 
 
-async def test_resigning_answers_everybody() -> None:
+async def test_resigning_answers_all_parked_requests() -> None:
     config = replace(CONFIG, initial_rebalance_delay_ms=60_000)
     broker = start_broker(config=config)
     await broker.groups.wait_loaded()
@@ -296,7 +296,7 @@ async def test_resigning_answers_everybody() -> None:
     assert [getattr(r, "code", None) for r in results] == [ErrorCode.NOT_COORDINATOR] * 3
 
 
-async def test_resigning_while_loading() -> None:
+async def test_records_loaded_after_a_resignation_are_dropped() -> None:
     log = MemoryLog()
     log.load_gate = asyncio.Event()
     broker = start_broker(log=log)

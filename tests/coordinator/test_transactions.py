@@ -145,7 +145,7 @@ def test_timeouts_have_a_limit(timeout_ms: int) -> None:
     assert s.init(timeout_ms=900_000) == (100, 0)
 
 
-def test_two_phase_commit() -> None:
+def test_two_phase_commit_must_be_allowed_and_never_times_out() -> None:
     s = TransactionScenario()
     refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert s.init(enable2_pc=True) == refused

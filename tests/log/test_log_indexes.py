@@ -123,7 +123,7 @@ class TestTransactionIndex:
         content = files.read_bytes(f"/log/{7:020d}.txnindex")
         assert content.hex() == "0000" + "".join(f"{number:016x}" for number in (1, 2, 3, 4))
 
-    def test_truncation_and_reload(self) -> None:
+    def test_a_transaction_index_can_be_truncated_and_loaded(self) -> None:
         files, index = self.index()
         transactions = [AbortedTransaction(n, 10 * n, 10 * n + 5, 10 * n + 6) for n in range(4)]
         for transaction in transactions:

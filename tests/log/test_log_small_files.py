@@ -171,13 +171,13 @@ class TestLeaderEpochs:
 
 class TestPartitionMetadata:
     @pytest.mark.parametrize("is_durable", [True, False])
-    def test_is_read_back(self, is_durable: bool) -> None:
+    def test_the_topic_id_is_read_as_written(self, is_durable: bool) -> None:
         files = MemoryFileSystem()
         files.make_directories("/log")
         write_partition_metadata(files, "/log", b"t" * 16, is_durable=is_durable)
         assert read_partition_metadata(files, "/log") == b"t" * 16
 
-    def test_missing_or_empty(self) -> None:
+    def test_a_missing_or_empty_file_has_no_topic_id(self) -> None:
         files = MemoryFileSystem()
         files.make_directories("/log")
         assert read_partition_metadata(files, "/log") is None

@@ -127,7 +127,7 @@ def test_truncating_fully_leaves_one_empty_segment() -> None:
 
 
 class TestLogStart:
-    def test_moves_up_only(self) -> None:
+    def test_the_log_start_never_moves_down(self) -> None:
         log = filled()
         log.increment_log_start_offset(15)
         log.increment_log_start_offset(3)

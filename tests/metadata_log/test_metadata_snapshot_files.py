@@ -140,7 +140,7 @@ def damaged() -> list[tuple[str, bytes, str]]:
 @pytest.mark.parametrize(
     ("data", "finding"), [d[1:] for d in damaged()], ids=[d[0] for d in damaged()]
 )
-def test_damage_is_found(data: bytes, finding: str) -> None:
+def test_a_damaged_snapshot_is_refused(data: bytes, finding: str) -> None:
     with pytest.raises(CorruptLog, match=finding):
         list(read_snapshot(data, "x"))
 

@@ -435,7 +435,7 @@ def test_records_removed_during_the_read(broker: WireBroker) -> None:
         assert len(result) < 400
 
 
-def test_a_truncated_log(broker: WireBroker) -> None:
+def test_offsets_behind_a_truncated_log_are_data_loss(broker: WireBroker) -> None:
     task = planned(broker, 45, 50)
     with pytest.raises(DataLoss, match="offsets 45 to 49"):
         list(read_ranges(options(broker), task))

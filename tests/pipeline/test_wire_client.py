@@ -285,7 +285,7 @@ def test_an_old_broker_cannot_find_the_newest_timestamp() -> None:
             client.list_offsets({T0: MAX_TIMESTAMP})
 
 
-def test_directories_and_configurations(client: WireClient) -> None:
+def test_the_client_describes_directories_and_configurations(client: WireClient) -> None:
     (directory,) = client.describe_log_dirs({"t": [0]})[NODE_ID]
     assert directory.replicas[T0].size_bytes > 0
     assert client.describe_configs(ConfigResourceType.TOPIC, ["t"]) == {"t": {"k": "v"}}

@@ -32,7 +32,7 @@ def test_bootstrap_servers_are_parsed(text: str, servers: tuple[HostPort, ...]) 
 
 
 @pytest.mark.parametrize("text", ["", " , ", "host", "host:", ":1", "h:0", "h:65536", "h:x"])
-def test_bad_bootstrap_servers(text: str) -> None:
+def test_malformed_bootstrap_servers_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"bootstrap\.servers"):
         client_settings({"bootstrap.servers": text})
 

@@ -64,7 +64,7 @@ def refused(cache: Cache, asked: FetchRequest, version: int = NAMES) -> ErrorCod
     return caught.value.code
 
 
-def test_without_a_session() -> None:
+def test_a_fetch_with_epoch_minus_1_gets_no_session() -> None:
     cache = Cache()
     context = cache.open(request(epoch=-1, wanted={"a": [0]}), NAMES, 0)
     assert context.session_id == 0
@@ -137,7 +137,7 @@ def test_a_session_sends_only_changes() -> None:
     assert partition.is_news(4, 0)
 
 
-def test_the_epoch_wraps() -> None:
+def test_the_session_epoch_continues_at_1_after_the_maximum() -> None:
     cache = Cache()
     context = cache.open(request(wanted={"a": [0]}), NAMES, 0)
     assert context.session_id != 0

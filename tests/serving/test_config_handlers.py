@@ -139,7 +139,7 @@ def test_a_topic_is_described_with_values_and_sources(services: BrokerServices) 
     assert described.configs[0].documentation is None
 
 
-def test_synonyms_and_documentation(services: BrokerServices) -> None:
+def test_synonyms_and_documentation_are_returned_if_requested(services: BrokerServices) -> None:
     options = {"include_synonyms": True, "include_documentation": True}
     described = describe(services, TOPIC, "t", "max.message.bytes", **options)
     (config,) = described.configs
@@ -301,7 +301,9 @@ def test_a_sender_without_the_right_gets_no_errors_of_values(services: BrokerSer
     assert forwarded(services) == []
 
 
-async def test_the_older_api(services: BrokerServices) -> None:
+async def test_alter_configs_refuses_static_broker_keys_and_forwards_topics(
+    services: BrokerServices,
+) -> None:
     resources = [replaced(BROKER, "1", "node.id", "2"), replaced(TOPIC, "t", "retention.ms", "1")]
     request = AlterConfigsRequest(resources=resources, validate_only=True)
     response = await alter_configs(services, context(33), request)
@@ -325,7 +327,9 @@ def logger() -> Iterator[logging.Logger]:
     logger.setLevel(logging.NOTSET)
 
 
-def test_levels_of_loggers(services: BrokerServices, logger: logging.Logger) -> None:
+def test_levels_of_loggers_are_set_and_described(
+    services: BrokerServices, logger: logging.Logger
+) -> None:
     assert incremental(services, change(LOGGER, "1", NAME, "WARN")) == [(ErrorCode.NONE, None)]
     assert logger.level == logging.WARNING
     (config,) = describe(services, LOGGER, "1", NAME).configs

@@ -114,7 +114,7 @@ def test_factories(kafka_cluster_factory, kafka_server_factory, kafka_server):
 
 
 @pytest.mark.full
-def test_an_existing_cluster(pytester: pytest.Pytester) -> None:
+def test_fixtures_use_an_existing_cluster_if_one_is_given(pytester: pytest.Pytester) -> None:
     from spindle.testing import Cluster
 
     pytester.makepyfile(

@@ -186,7 +186,7 @@ def test_resets_in_the_middle_of_a_frame(node: Node) -> None:
             client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-def test_many_idle_connections(node: Node) -> None:
+def test_a_node_serves_clients_beside_many_idle_connections(node: Node) -> None:
     clients = [Connection(node) for _ in range(400)]
     try:
         for number, client in enumerate(clients):

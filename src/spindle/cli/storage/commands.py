@@ -5,8 +5,8 @@ import os
 
 import click
 
+from spindle.cli.dialect import Dialect, dialect_of
 from spindle.cli.examples import examples
-from spindle.cli.output_mode import Dialect, dialect_of
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.uuids import uuid_from_random, uuid_text

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from typing import Any, Final
 
-from spindle.testing.faults.choice import ChoiceEnum
+from spindle.testing.faults.choice_enum import ChoiceEnum
 from spindle.testing.faults.unsynced import Notes, UnsyncedChanges
 
 _MIN_TORN_BYTES: Final = 2
