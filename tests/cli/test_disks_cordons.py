@@ -110,7 +110,7 @@ def test_a_cordon_of_every_directory_is_named_in_words(
     assert outcome(capsys, "uncordon", "1", "*") == (0, f"Uncordoned {everything}", "")
 
 
-def test_of_two_cordons_at_the_same_moment_both_stay(
+def test_two_cordons_at_the_same_moment_both_stay(
     up: dict[str, Any], bootstrap: str, directories: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second, third = directories

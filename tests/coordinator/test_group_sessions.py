@@ -118,7 +118,7 @@ def test_leave_is_answered_for_every_member() -> None:
     assert s.group().state is GroupState.EMPTY
 
 
-def test_leave_of_strangers_disturbs_nobody() -> None:
+def test_a_leave_of_unknown_members_changes_nothing() -> None:
     s = Scenario()
     s.stable_group()
     assert s.leave("x") == [ErrorCode.UNKNOWN_MEMBER_ID]

@@ -36,7 +36,7 @@ def test_the_version_of_java_is_read_from_its_output(
     assert java_version(tmp_path / "none") is None
 
 
-def test_java_home_goes_first(tmp_path: Path) -> None:
+def test_java_home_is_preferred(tmp_path: Path) -> None:
     home = fake_java(tmp_path / "home", "21.0.3")
     other = fake_java(tmp_path / "path", "17.0.1")
     chosen = choose_java({"JAVA_HOME": str(home), "PATH": str(other / "bin")})

@@ -169,7 +169,7 @@ def test_a_gap_in_the_sequence_is_refused() -> None:
 # -- followers
 
 
-def test_a_fetch_of_a_stranger_is_refused() -> None:
+def test_a_fetch_of_a_broker_without_a_replica_is_refused() -> None:
     s = leading(1, 2)
     assert s.follower_fetches(3, 0) == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert s.follower_fetches(3, 0, leader_epoch=-1) == ErrorCode.NOT_LEADER_OR_FOLLOWER

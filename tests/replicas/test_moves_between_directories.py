@@ -489,16 +489,16 @@ async def move_until_dead(
 
 
 @pytest.mark.parametrize("loses_unsynced", [False, True], ids=["kill -9", "power failure"])
-@pytest.mark.parametrize("stretch_bytes", [900, COPIED_RANGE_BYTES])
+@pytest.mark.parametrize("range_bytes", [900, COPIED_RANGE_BYTES])
 @pytest.mark.parametrize("executor", [InlineExecutor, LateExecutor])
 async def test_a_crash_after_every_operation_loses_nothing_and_the_move_continues(
     loses_unsynced: bool,
-    stretch_bytes: int,
+    range_bytes: int,
     executor: type[InlineExecutor],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(unverified_ranges, "COPIED_RANGE_BYTES", stretch_bytes)
-    monkeypatch.setattr(unverified_ranges, "MIN_BYTES", stretch_bytes)
+    monkeypatch.setattr(unverified_ranges, "COPIED_RANGE_BYTES", range_bytes)
+    monkeypatch.setattr(unverified_ranges, "MIN_BYTES", range_bytes)
 
     async def crash(operations: int) -> bool:
         disks = Disks()

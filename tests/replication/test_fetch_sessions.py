@@ -146,7 +146,7 @@ def test_the_session_epoch_continues_at_1_after_the_maximum() -> None:
     assert context.session.epoch == 1
 
 
-def test_sessions_remember_only_so_many_partitions_together() -> None:
+def test_all_sessions_together_remember_a_limited_number_of_partitions() -> None:
     cache = Cache(max_partitions=5)
     first = cache.open(request(wanted={"a": [0, 1, 2]}), NAMES, 0)
     assert first.session_id != 0

@@ -101,7 +101,7 @@ async def test_a_follower_gets_the_offset_at_which_its_log_diverges(tmp_path: Pa
         assert (await p.client.fetch("t", 0, 0, max_wait_ms=0)).high_watermark == 0
 
 
-async def test_fetches_of_strangers_and_of_the_past_are_refused(tmp_path: Path) -> None:
+async def test_fetches_of_unknown_replicas_and_old_epochs_are_refused(tmp_path: Path) -> None:
     async with pair(tmp_path) as p, fake_broker(p.node, 3) as stranger:
         await p.create()
         response = await p.link.ask(stranger.fetch(p.topic_id, 0))

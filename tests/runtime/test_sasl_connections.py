@@ -451,7 +451,7 @@ async def test_strangers_with_unfinished_frames_are_closed_the_oldest_first(
     assert "of 127.0.0.1 on listener LOGIN" in lines[0]
 
 
-async def test_the_memory_of_a_large_frame_of_a_stranger_counts_as_it_grows() -> None:
+async def test_the_memory_of_a_large_frame_before_the_login_counts_as_it_grows() -> None:
     unauthenticated = UnauthenticatedConnections(4 * 64 * 1024)
 
     async with sasl_client(unauthenticated=unauthenticated) as (_, client):

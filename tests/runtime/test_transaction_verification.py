@@ -173,7 +173,7 @@ async def test_questions_during_a_request_are_sent_together() -> None:
         ((2, 1), ("NONE", "INVALID_PRODUCER_EPOCH")),
     ],
 )
-async def test_of_two_epochs_that_wait_the_lower_one_is_fenced(
+async def test_the_lower_one_of_two_waiting_epochs_is_fenced(
     epochs: tuple[int, int], codes: tuple[str, str]
 ) -> None:
     async with started_coordinators() as c:
