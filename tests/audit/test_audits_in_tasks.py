@@ -187,7 +187,7 @@ def test_a_finding_in_a_directory_in_use_needs_two_passes(
     assert report.findings == here(damaged_roots[:1])
 
 
-def test_a_machine_that_does_not_see_a_directory_hands_its_segments_back(
+def test_a_machine_that_does_not_see_a_directory_returns_its_segments(
     clean_root: Path, tmp_path: Path
 ) -> None:
     gone = tmp_path / "gone"

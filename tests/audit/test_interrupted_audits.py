@@ -63,7 +63,7 @@ def audited(root: Path, path: Path) -> AuditReport:
         return run_audit([root], progress=progress)
 
 
-def test_an_interrupted_audit_goes_on(root: Path, kept: Path) -> None:
+def test_an_interrupted_audit_continues(root: Path, kept: Path) -> None:
     report = audited(root, kept)
     assert report.resumed == 1
     whole = run_audit([root])

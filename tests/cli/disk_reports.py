@@ -55,5 +55,5 @@ def report(
 def silent(node_id: int = 2, *, is_fenced: bool = True) -> BrokerReport:
     """Return the report of a broker that did not answer."""
     node = ClusterNode(node_id, "host", 9093, None, is_fenced)
-    error = "cannot connect to host:9093: [Errno 111] Connection refused"
+    error = "cannot connect to host:9093: Connection refused"
     return BrokerReport(node, False, None, error)

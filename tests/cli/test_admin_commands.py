@@ -102,7 +102,9 @@ def test_records_are_deleted_up_to_an_offset_of_the_log(
     assert refused("topic", "elect", "nosuch-0").startswith("nosuch-0: no leader is elected: ")
 
 
-def test_records_as_json(say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_consume_prints_records_as_json(
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     say("topic", "create", "objects", "-p", "1")
     produce(tmp_path / "lines", "objects", "k:ü\n", monkeypatch)
     (line,) = say("consume", "objects", "--from-beginning", "-n", "1", "--json").splitlines()

@@ -81,13 +81,13 @@ def test_internal_topics_are_shown_on_demand(say: Say) -> None:
     assert "__consumer_offsets" in every
 
 
-def test_a_consumer_names_the_offset_that_is_gone_and_where_it_goes_on(
+def test_a_consumer_names_the_offset_that_is_gone_and_where_it_continues(
     say: Say, capsys: pytest.CaptureFixture[str]
 ) -> None:
     say("topic", "create", "gone")
     words = ("consume", "gone", "--partition", "0", "--offset", "7", "--timeout", "0")
     assert run(words) == 0
-    told = "offset 7 is out of range for gone-0; the consumer goes on at offset 0\n"
+    told = "offset 7 is out of range for gone-0; the consumer continues at offset 0\n"
     assert told in capsys.readouterr().err
 
 

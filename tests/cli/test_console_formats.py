@@ -48,7 +48,7 @@ def test_lines_that_lack_a_separator(properties: dict[str, str], line: str, mess
     assert LineFormat.of({**properties, "ignore.error": "true"}).record(line, 3, 0).value
 
 
-def test_separators_that_clash() -> None:
+def test_separators_that_clash_are_refused() -> None:
     with pytest.raises(ToolFailed, match=r"headers.separator and headers.key.separator may not"):
         LineFormat.of({"headers.separator": ":"})
 
@@ -57,7 +57,7 @@ def test_properties_of_a_command_line() -> None:
     assert key_values(["a=b=c", "d"]) == {"a": "b=c", "d": ""}
 
 
-def test_a_record_in_full() -> None:
+def test_all_fields_of_a_record_are_printed() -> None:
     names = ("timestamp", "partition", "offset", "epoch", "headers", "key")
     record_format = RecordFormat.of(
         {f"print.{name}": "true" for name in names} | {"key.separator": "|"}
@@ -74,7 +74,7 @@ def test_a_record_in_full() -> None:
     )
 
 
-def test_numbers_as_values() -> None:
+def test_numbers_are_printed_by_their_deserializer() -> None:
     name = "org.apache.kafka.common.serialization.LongDeserializer"
     record_format = RecordFormat.of({"value.deserializer": name})
     assert (

@@ -110,7 +110,7 @@ def test_a_cordon_of_every_directory_is_named_in_words(
     assert outcome(capsys, "uncordon", "1", "*") == (0, f"Uncordoned {everything}", "")
 
 
-def test_of_two_cordons_at_the_same_moment_both_stay(
+def test_two_cordons_at_the_same_moment_both_stay(
     up: dict[str, Any], bootstrap: str, directories: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second, third = directories
@@ -191,7 +191,7 @@ def test_a_directory_that_cannot_be_cordoned_is_named(
     ("text", "duration_ms"),
     [("90s", 90_000), ("30m", 1_800_000), ("2h", 7_200_000), ("1d12h", 129_600_000)],
 )
-def test_durations(text: str, duration_ms: int) -> None:
+def test_durations_of_cordons_are_parsed(text: str, duration_ms: int) -> None:
     assert DurationMs().convert(text, None, None) == duration_ms
 
 

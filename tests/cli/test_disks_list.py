@@ -149,7 +149,7 @@ def test_the_directories_of_another_broker_at_the_address_are_not_listed(
     assert "this is not broker 2 of cluster" in broker["error"]
 
 
-def test_a_broker_without_the_private_api_is_listed_with_what_kafka_tells(
+def test_a_broker_without_the_private_api_is_listed_with_kafkas_fields(
     bootstrap: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any) -> None:

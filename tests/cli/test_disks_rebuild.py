@@ -109,7 +109,9 @@ def test_programs_get_one_document(broker: Broker, capsys: pytest.CaptureFixture
     }
 
 
-def test_ctrl_c_says_what_goes_on(broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_prints_which_rebuilds_continue(
+    broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
     broker.looks = [[COPYING]]
     assert rebuild("t-0") == 130
     error = capsys.readouterr().err

@@ -81,7 +81,7 @@ def test_the_rates_are_those_between_two_answers() -> None:
     ],
     ids=["another epoch", "smaller counters", "an earlier clock", "no counters", "a new directory"],
 )
-def test_counters_that_began_anew_give_no_rates(second: BrokerReport) -> None:
+def test_counters_that_started_over_give_no_rates(second: BrokerReport) -> None:
     assert watched([report(busy_disk(3)), second]).disks == {}
 
 

@@ -161,7 +161,7 @@ def test_a_drain_that_is_not_possible_changes_nothing(
 
 
 @pytest.mark.parametrize("fails_early", [False, True], ids=["plan", "cluster"])
-def test_a_drain_that_cannot_go_on_leaves_no_throttles(
+def test_a_drain_that_cannot_continue_leaves_no_throttles(
     bootstrap: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

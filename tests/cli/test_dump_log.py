@@ -34,7 +34,9 @@ def dump(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[str
     return code, captured.out.splitlines(), captured.err
 
 
-def test_batches(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_segment_is_shown_batch_by_batch(
+    segment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, lines, _ = dump(capsys, "--files", str(segment))
     assert code == 0
     assert lines[:2] == [f"Dumping {segment}", "Log starting offset: 5"]
@@ -67,7 +69,9 @@ def test_a_damaged_batch_and_a_torn_tail(segment: Path, capsys: pytest.CaptureFi
     assert lines[3] == f"Found 4 invalid bytes at the end of {segment.name}"
 
 
-def test_markers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_transaction_marker_is_shown_with_its_outcome_and_coordinator_epoch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "00000000000000000000.log"
     marker = EndTransactionMarker(True, 4)
     path.write_bytes(build_end_transaction(marker, producer_id=1, producer_epoch=0, timestamp_ms=5))
@@ -75,7 +79,9 @@ def test_markers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[3].endswith("endTxnMarker: COMMIT coordinatorEpoch: 4")
 
 
-def test_metadata_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_metadata_records_are_shown_as_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "bootstrap.checkpoint"
     record = frame(FeatureLevelRecord(name="metadata.version", feature_level=30), 0)
     path.write_bytes(build_batch([SimpleRecord(None, record, 1), SimpleRecord(None, b"x", 1)]))
@@ -164,7 +170,9 @@ def test_fields_of_a_version() -> None:
     assert "inControlledShutdown" not in text
 
 
-def test_indexes(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_index_entries_are_shown_with_absolute_offsets(
+    segment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     index, times = segment.with_suffix(".index"), segment.with_suffix(".timeindex")
     index.write_bytes(pack(">ii", 1, 0))
     times.write_bytes(pack(">qi", 2000, 1))

@@ -70,7 +70,7 @@ main()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_command_that_is_told_to_end_undoes_what_it_has_begun(number: int) -> None:
+def test_a_command_that_is_terminated_undoes_what_it_has_begun(number: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _STOPPED.format(number=int(number))],
         capture_output=True,

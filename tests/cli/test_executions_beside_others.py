@@ -137,7 +137,7 @@ def test_a_move_of_the_round_that_stands_still_is_cancelled(
     assert [event.event for event in told] == ["moving", "givenUp"]
 
 
-def test_a_cluster_without_cordons_is_told_before_the_drain_which_goes_on(
+def test_a_drain_without_cordons_is_announced_and_continues(
     bootstrap: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -228,7 +228,7 @@ def test_a_consumer_says_that_its_topic_does_not_exist_yet(
     assert "topic nope does not exist yet: waiting for it" in capsys.readouterr().err
 
 
-def test_a_consumer_without_the_right_is_not_told_that_its_topic_does_not_exist(
+def test_a_consumer_without_the_right_cannot_see_that_its_topic_does_not_exist(
     bootstrap: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     denied = ClusterView(refused={"nope": ErrorCode.TOPIC_AUTHORIZATION_FAILED})

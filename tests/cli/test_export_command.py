@@ -32,7 +32,7 @@ ADDED = ExportedPartition(TopicPartition("flights", 1), b"a" * 16, 5, 36, 30)
 RESULT = ExportResult("/t", 3, 30, 2, 2048, (ADDED,), 1)
 
 
-def test_places_are_options_of_the_source() -> None:
+def test_start_and_end_become_options_of_the_source() -> None:
     assert place_options("starting", "t", "earliest") == {"startingOffsets": "earliest"}
     assert place_options("ending", "t", '{"0": 7}') == {"endingOffsets": '{"t": {"0": 7}}'}
     utc = place_options("starting", "t", "2026-11-23T12:00")
@@ -64,7 +64,7 @@ def test_sizes_have_binary_units() -> None:
             parse_size(context, option, text)
 
 
-def test_a_line_tells_the_progress_of_one_run_and_then_of_the_next() -> None:
+def test_a_line_shows_the_progress_of_one_run_and_then_of_the_next() -> None:
     bar = Progress(disable=True)
     line = ProgressLine(bar)
     for _ in range(2):
@@ -196,7 +196,7 @@ def test_ctrl_c_ends_an_export_with_a_sentence(
     )
 
 
-def test_errors_of_the_table_formats_are_told_in_one_line(
+def test_errors_of_the_table_formats_are_printed_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for error in (CommitFailedError("other columns\nand more"), CommitFailedException("a race")):

@@ -45,7 +45,7 @@ def group(*members: MemberDescription, state: str = "Stable") -> GroupDescriptio
     return GroupDescription("g", "Classic", state, "range", at, members)
 
 
-def test_positions_and_lag() -> None:
+def test_partitions_are_listed_with_their_lag() -> None:
     committed = {T0: GroupOffset(3, -1, ""), U0: GroupOffset(1, 4, "")}
     rows = partition_rows(group(MEMBER), committed, {T0: 10, T1: 5, U0: 1})
     assert [(row.partition, row.lag) for row in rows] == [(T0, 7), (T1, None), (U0, 0)]
@@ -60,7 +60,7 @@ def test_positions_and_lag() -> None:
     assert offset_lines(rows, verbose=True)[4].split()[3] == "4"
 
 
-def test_members() -> None:
+def test_members_are_listed_with_instance_ids_if_verbose() -> None:
     assert member_lines(group(), verbose=False) == [
         "",
         "GROUP           CONSUMER-ID     HOST            CLIENT-ID       #PARTITIONS     ",
@@ -80,7 +80,7 @@ def test_the_state_of_a_group() -> None:
     )
 
 
-def test_groups() -> None:
+def test_groups_are_listed_with_their_types() -> None:
     groups = [GroupListing("g", "consumer", "Empty", "classic")]
     assert listing_lines(groups, with_type=True, with_state=False) == [
         "GROUP                     TYPE                ",
@@ -112,12 +112,12 @@ def test_new_positions_as_a_table_and_as_a_plan() -> None:
         ("1970-01-01T00:00:00.250Z", 250),
     ],
 )
-def test_times(text: str, time_ms: int) -> None:
+def test_times_are_parsed(text: str, time_ms: int) -> None:
     assert parse_date_time(text) == time_ms
 
 
 @pytest.mark.parametrize("text", ["1970-01-01", "xTy"])
-def test_no_times(text: str) -> None:
+def test_malformed_times_are_refused_with_the_expected_form(text: str) -> None:
     with pytest.raises(ToolFailed, match="ParseException") as failed:
         parse_date_time(text)
     assert failed.value.plainly == f"{text} is not a time of the form YYYY-MM-DDTHH:mm:SS.sss"
@@ -127,18 +127,18 @@ def test_no_times(text: str) -> None:
     ("text", "duration_ms"),
     [("PT0S", 0), ("P1D", 86_400_000), ("PT1H2M3.5S", 3_723_500), ("-PT1S", -1000)],
 )
-def test_durations(text: str, duration_ms: int) -> None:
+def test_durations_are_parsed(text: str, duration_ms: int) -> None:
     assert parse_duration_ms(text) == duration_ms
 
 
 @pytest.mark.parametrize("text", ["x", "P", "PT", "P1DT"])
-def test_no_durations(text: str) -> None:
+def test_malformed_durations_are_refused_with_the_expected_form(text: str) -> None:
     with pytest.raises(ToolFailed, match="cannot be parsed to a Duration") as failed:
         parse_duration_ms(text)
     assert failed.value.plainly.startswith(f"{text} is not a duration of the form")
 
 
-def test_partitions_by_name() -> None:
+def test_partitions_are_parsed_from_topic_and_numbers() -> None:
     assert parse_partitions("t:0,1") == [T0, T1]
     with pytest.raises(ToolFailed, match="Invalid partition 'x' specified in topic arg 't:x''"):
         parse_partitions("t:x")
@@ -146,7 +146,7 @@ def test_partitions_by_name() -> None:
         parse_partitions("t:0:1")
 
 
-def test_forgotten_positions() -> None:
+def test_a_deletion_of_offsets_reports_the_group_and_each_partition() -> None:
     assert outcome_lines("g", None, {T0: None})[:2] == [
         "Request succeeded for deleting offsets from group g.",
         "",

@@ -101,7 +101,7 @@ def test_a_broker_that_restarts_has_the_grace_that_its_failed_directory_had_befo
     assert len(names) == 3
 
 
-def test_a_failure_is_told_by_the_paths_that_have_failed() -> None:
+def test_a_failure_is_reported_by_the_paths_that_have_failed() -> None:
     def directory(path: str, *, is_online: bool = False) -> DirectoryModel:
         return DirectoryModel(2, path, 100, 0, is_online=is_online)
 
@@ -164,7 +164,7 @@ def test_directories_that_share_a_file_system_are_remarked_once(
     assert capsys.readouterr().out.count("--capacity gives each its own size") == 1
 
 
-def test_moves_begin_only_in_the_given_hours_and_a_remark_is_told_once(
+def test_moves_begin_only_in_the_given_hours_and_a_remark_is_reported_once(
     bootstrap: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from waiting import wait_until
 
+from spindle.cli.dialect import KAFKA_VERSION
 from spindle.cli.java_main import main as run_class
 from spindle.cli.kafka_home.layout import write_home
 from spindle.cli.kafka_home.stop import RunningNode, running_nodes, signal_number
 from spindle.cli.main import run
-from spindle.cli.output_mode import KAFKA_VERSION
 from spindle.cli.tools.kafka_names import KAFKA_TOOLS, KafkaTool
 from spindle.local.tcp_ports import free_ports
 
@@ -98,7 +98,9 @@ def wait_for(file: Path, text: str) -> None:
     )
 
 
-def test_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_folder_has_kafkas_scripts_and_version(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = tmp_path / "home"
     assert run(["home", str(target)]) == 0
     assert {path.name for path in (target / "bin").iterdir()} == SCRIPTS
@@ -124,7 +126,7 @@ def test_a_folder_of_somebody_else(tmp_path: Path, capsys: pytest.CaptureFixture
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_topics(home: KafkaHome) -> None:
+def test_the_topics_script_creates_and_describes_topics(home: KafkaHome) -> None:
     words = ("--create", "--topic", "t", "--partitions", "2")
     assert home.ask("kafka-topics", *words) == "Created topic t.\n"
     lines = home.ask("kafka-topics", "--describe", "--topic", "t").splitlines()
@@ -152,7 +154,7 @@ def test_records_through_a_group(home: KafkaHome) -> None:
     assert home.ask("kafka-get-offsets", "--topic", "lines") == "lines:0:3\n"
 
 
-def test_other_tools(home: KafkaHome) -> None:
+def test_the_other_scripts_run(home: KafkaHome) -> None:
     broker = ("--entity-type", "brokers", "--entity-name", "1")
     listed = home.ask("kafka-configs", *broker, "--describe")
     assert listed == "Dynamic configs for broker 1 are:\n"
@@ -182,7 +184,7 @@ def test_a_refused_acl_is_printed_inside_an_execution_exception(home: KafkaHome)
     )
 
 
-def test_stopping_by_number(home: KafkaHome, tmp_path: Path) -> None:
+def test_the_stop_script_stops_only_nodes_of_its_home(home: KafkaHome, tmp_path: Path) -> None:
     assert home.run("kafka-server-stop", "--node-id", "4").stdout == "No kafka server to stop\n"
     other = KafkaHome(tmp_path)
     assert other.run("kafka-server-stop").returncode == 1
@@ -190,7 +192,7 @@ def test_stopping_by_number(home: KafkaHome, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("script", ["kafka-server-start", "kafka-run-class"])
-def test_scripts_without_words(home: KafkaHome, script: str) -> None:
+def test_scripts_without_arguments_print_their_usage(home: KafkaHome, script: str) -> None:
     done = home.run(script)
     assert done.returncode == 1
     assert done.stderr.startswith("USAGE: ")
@@ -229,7 +231,7 @@ def test_a_main_class_has_its_former_name_too(capsys: pytest.CaptureFixture[str]
         assert capsys.readouterr().out == f"{KAFKA_VERSION}\n"
 
 
-def test_signals() -> None:
+def test_signals_are_accepted_by_name_and_by_number() -> None:
     assert signal_number("TERM") == signal_number("SIGTERM") == signal.SIGTERM
     assert signal_number("9") == signal.SIGKILL
     with pytest.raises(ValueError, match="SIGNAL is 'NOSUCH'"):

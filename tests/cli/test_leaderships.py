@@ -74,7 +74,7 @@ def test_partitions_that_have_other_replicas_meanwhile_keep_their_order(
     assert told_by(Controller(), monkeypatch) == []
 
 
-def test_refusals_and_replicas_that_cannot_lead_yet_are_told(
+def test_refusals_and_replicas_that_cannot_lead_yet_are_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     controller = Controller(FIRST)

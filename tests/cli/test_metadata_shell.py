@@ -172,7 +172,7 @@ def test_passwords_of_brokers_are_not_shown(
         (".", "/", []),
     ],
 )
-def test_components(path: str, at: str, names: list[str]) -> None:
+def test_paths_are_split_into_components(path: str, at: str, names: list[str]) -> None:
     assert components(path, at) == names
 
 
@@ -187,7 +187,7 @@ def test_components(path: str, at: str, names: list[str]) -> None:
         ("x,y*", ["x,yz"], ["x"]),
     ],
 )
-def test_patterns(pattern: str, matching: list[str], other: list[str]) -> None:
+def test_patterns_match_as_in_a_shell(pattern: str, matching: list[str], other: list[str]) -> None:
     result = expression(pattern)
     assert result is not None
     assert [name for name in (*matching, *other) if result.fullmatch(name)] == matching
@@ -198,7 +198,7 @@ def test_names_that_stand_for_themselves(name: str) -> None:
     assert expression(name) is None
 
 
-def test_completion() -> None:
+def test_tab_completes_paths_of_the_tree() -> None:
     assert completions(TREE, "", "/") == ["a", "b/", "c*/"]
     assert completions(TREE, "b/1", "/") == ["b/10"]
     assert completions(TREE, "/b/", "/c*") == ["/b/10", "/b/2", "/b/x y"]
@@ -228,7 +228,7 @@ def test_a_walk_through_the_tree() -> None:
     assert shell.is_over
 
 
-def test_lists_and_trees() -> None:
+def test_ls_find_and_tree_show_nested_paths() -> None:
     assert said("ls", "b", "a", "c\\*") == ["a", "", "b:", "10", "2", "x y"]
     assert said("ls", "b", "b") == ["b:", "10", "2", "x y", "", "b:", "10", "2", "x y"]
     assert said("find", "b", "a") == ["b", "b/10", "b/2", "b/x y", "a"]
@@ -245,7 +245,7 @@ def test_lists_and_trees() -> None:
     assert said("ls", "z") == ["ls: z: no such file or directory."]
 
 
-def test_words_that_are_no_command() -> None:
+def test_unknown_commands_are_refused() -> None:
     assert said("lz")[0].startswith("invalid choice: 'lz' (choose from 'cat', 'cd',")
     assert said("cat") == ["too few arguments"]
     assert said("pwd", "x", "y") == ["unrecognized arguments: 'x y'"]
@@ -260,21 +260,21 @@ def test_words_that_are_no_command() -> None:
     assert all(any(name in line for line in said("help")) for name in ("cat", "tree", "history"))
 
 
-def test_history() -> None:
+def test_history_lists_the_last_commands() -> None:
     shell = Shell(TREE, history=["ls", "pwd", "history"])
     assert said("history", "2", shell=shell) == ["    1  pwd", "    2  history"]
     assert len(said("history", shell=shell)) == 3
     assert said("history", "x", shell=shell) == ["history: x: not a number"]
 
 
-def test_columns() -> None:
+def test_names_are_arranged_in_columns_of_the_width() -> None:
     names = ["a", "bb", "ccc", "d", "e"]
     assert list(in_columns(names, 12)) == ["a   ccc  e", "bb  d"]
     assert list(in_columns(names, None)) == list(in_columns(names, 5)) == names
     assert list(in_columns([], 80)) == []
 
 
-def test_a_conversation(
+def test_commands_from_standard_input_are_run_until_exit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_log(tmp_path / "log")

@@ -50,7 +50,9 @@ def property_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_start(nodes: Nodes, property_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_start_uses_overrides_and_warns_of_unknown_keys(
+    nodes: Nodes, property_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["server", "start", str(property_file), "--override", "num.partitions = 3"]
     assert run([*arguments, "--override", "broker.rack=a=b"]) == 143
     (config,) = nodes.started
@@ -120,7 +122,7 @@ def test_help_lists_the_tools_without_importing_them(
     assert "spindle.cli.up" not in sys.modules
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
     assert capsys.readouterr().out == f"spindle {__version__}\n"
 

@@ -135,7 +135,7 @@ def test_a_capacity_replaces_what_the_brokers_say() -> None:
     assert not snapshot.remarks
     shared = snapshot_of([node(1)], view((1,)), answers, None)
     (remark,) = shared.remarks
-    assert remark.startswith("log directories seem to share a file system (brokers 1): each counts")
+    assert remark.startswith("log directories seem to share a file system (brokers 1): ")
 
 
 def test_a_capacity_below_the_replicas_of_a_directory_is_refused() -> None:
@@ -206,7 +206,7 @@ def drained(first: str = "/a") -> PlacementPlan:
     return drain(three_brokers(first).model, [0], LIMITS)
 
 
-def test_the_files_of_rounds_are_plans_of_kafka_and_go_back(tmp_path: Path) -> None:
+def test_the_files_of_rounds_are_plans_for_kafkas_tool_and_can_be_undone(tmp_path: Path) -> None:
     plan = drained()
     written = write_files(plan, tmp_path / "new" / "plan", LIMITS.max_fill)
     assert [path.name for path in written] == ["round-0001.json", "rollback-0001.json"]

@@ -53,5 +53,5 @@ def test_an_interrupt_is_undone_although_it_has_ended_the_reader_too(tmp_path: P
 
 
 @pytest.mark.usefixtures("closed_pipe")
-def test_an_undo_goes_on_when_nobody_reads_its_progress() -> None:
+def test_an_undo_continues_when_nobody_reads_its_progress() -> None:
     printing(as_json=False)(Stopping())

@@ -72,7 +72,7 @@ def test_a_proposal_changes_racks() -> None:
         spread(current, [1, 2], {1: "a"})
 
 
-def test_progress() -> None:
+def test_verify_reports_the_progress_of_each_partition() -> None:
     plan = Plan({T0: (1,), T1: (2, 1)})
     moving = {T1: Reassignment((2, 1), (2,), ())}
     assert status_lines(plan, {}, {T0: (1,), T1: (1,)})[1:] == [
@@ -86,7 +86,7 @@ def test_progress() -> None:
     assert list_lines({}) == ["No partition reassignments found."]
 
 
-def test_moves_between_directories() -> None:
+def test_moves_between_directories_are_reported_by_state() -> None:
     replica = Replica(1, T0)
     for places, line in [
         (ReplicaPlaces({}, {}), "is not found in any live log dir on broker 1"),
@@ -105,7 +105,7 @@ def test_moves_between_directories() -> None:
     }
 
 
-def test_throttles() -> None:
+def test_throttles_name_the_replicas_that_send_and_receive() -> None:
     assert throttled_replicas(Plan({T0: (2, 1)}), {T0: (1, 3)}) == {
         "t": {
             "leader.replication.throttled.replicas": "0:1,0:3",
@@ -114,7 +114,7 @@ def test_throttles() -> None:
     }
 
 
-def test_latencies() -> None:
+def test_latencies_are_summarised_as_percentiles() -> None:
     samples = [(0.001, 98), (0.5, 1), (0.1, 1)]
     assert percentile_ms(samples, 0.5) == 1
     assert percentile_ms(samples, 0.99) == 100

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from spindle.cli.dialect import Dialect
 from spindle.cli.main import run
-from spindle.cli.output_mode import Dialect
 from spindle.common.errors import ConfigError
 from spindle.local.formatting.scram_credentials import parse_scram
 from spindle.protocol.messages.metadata_records import UserScramCredentialRecord
@@ -115,7 +115,7 @@ def formatting(kind: str = "metadata directory", release: str = LATEST) -> str:
     )
 
 
-def test_static_voters(node: Node) -> None:
+def test_a_node_with_static_voters_gets_no_voter_set(node: Node) -> None:
     node.dialect = Dialect.KAFKA
     assert node.format() == (0, f"{BOOTSTRAP}\n{formatting()}", "")
     node.reset()
@@ -130,7 +130,7 @@ def test_static_voters(node: Node) -> None:
     assert len({node.meta(number)["directory.id"] for number in (1, 2, 3)}) == 3
 
 
-def test_twice(node: Node) -> None:
+def test_a_formatted_directory_is_not_formatted_again(node: Node) -> None:
     node.format()
     assert node.format() == (
         1,
@@ -146,7 +146,7 @@ def test_twice(node: Node) -> None:
 
 
 @pytest.mark.parametrize("flags", [(), ("-g",)])
-def test_another_cluster(node: Node, flags: tuple[str, ...]) -> None:
+def test_directories_of_another_cluster_are_refused(node: Node, flags: tuple[str, ...]) -> None:
     node.format()
     assert node.format(*flags, cluster=OTHER_CLUSTER) == (
         1,
@@ -156,7 +156,7 @@ def test_another_cluster(node: Node, flags: tuple[str, ...]) -> None:
     )
 
 
-def test_one_directory_emptied(node: Node) -> None:
+def test_an_emptied_directory_is_formatted_for_the_same_node(node: Node) -> None:
     node.format()
     before = [node.meta(1), node.meta(3)]
     shutil.rmtree(node.directories[1])
@@ -177,7 +177,7 @@ def rewrite(directory: Path, old: str, new: str) -> None:
     path.write_text(re.sub(old, new, path.read_text(), flags=re.MULTILINE))
 
 
-def test_another_node(node: Node) -> None:
+def test_directories_of_another_node_are_refused(node: Node) -> None:
     node.format()
     rewrite(node.directories[2], "node.id=1", "node.id=7")
     assert node.format("-g") == (
@@ -192,7 +192,7 @@ def test_another_node(node: Node) -> None:
     )
 
 
-def test_info(node: Node) -> None:
+def test_info_shows_directories_and_their_properties(node: Node) -> None:
     node.format()
     directory_id = node.meta(1)["directory.id"]
     assert node.info() == (
@@ -206,7 +206,7 @@ def test_info(node: Node) -> None:
     assert (code, json.loads(out)["metadata"]["node.id"]) == (0, "1")
 
 
-def test_info_before_formatting(node: Node) -> None:
+def test_info_reports_directories_that_are_not_formatted(node: Node) -> None:
     node.directories[1].mkdir()
     node.directories[2].write_text("")
     assert node.info() == (
@@ -320,7 +320,9 @@ QUORUM_FLAGS = "--standalone, --initial-controllers, or --no-initial-controllers
         ),
     ],
 )
-def test_refused_flags(node: Node, flags: tuple[str, ...], message: str) -> None:
+def test_flags_that_contradict_the_configuration_are_refused(
+    node: Node, flags: tuple[str, ...], message: str
+) -> None:
     assert node.format(*flags) == (1, "", f"{message}\n")
     assert not node.directories[0].exists()
 
@@ -367,7 +369,7 @@ def test_refused_flags(node: Node, flags: tuple[str, ...], message: str) -> None
         ),
     ],
 )
-def test_releases_and_features(
+def test_a_release_and_features_set_the_levels(
     node: Node, flags: tuple[str, ...], release: str, levels: list[tuple[str, int]]
 ) -> None:
     node.dialect = Dialect.KAFKA
@@ -399,7 +401,7 @@ def test_a_dynamic_quorum_needs_a_flag(node: Node) -> None:
     )
 
 
-def test_standalone(node: Node) -> None:
+def test_standalone_writes_a_voter_set_with_this_node_alone(node: Node) -> None:
     node.configure_dynamic()
     assert node.format("-s") == (
         0,
@@ -453,7 +455,7 @@ def test_initial_controllers_name_other_nodes(node: Node) -> None:
         ),
     ],
 )
-def test_bad_initial_controllers(node: Node, text: str, message: str) -> None:
+def test_malformed_initial_controllers_are_refused(node: Node, text: str, message: str) -> None:
     node.configure_dynamic()
     code, out, err = node.format("-I", text)
     assert (code, out) == (1, "")
@@ -461,13 +463,13 @@ def test_bad_initial_controllers(node: Node, text: str, message: str) -> None:
     assert err.count("\n") == 1
 
 
-def test_ipv6_initial_controller(node: Node) -> None:
+def test_an_initial_controller_may_have_an_ipv6_address(node: Node) -> None:
     node.configure_dynamic()
     assert node.format("-I", "1@[::1]:19193:WwD5mObiStKs1UADyQq9JQ")[0] == 0
     assert b"::1" in (node.directories[0] / BOOTSTRAP_SNAPSHOT).read_bytes()
 
 
-def test_without_initial_controllers(node: Node) -> None:
+def test_a_controller_without_initial_controllers_writes_no_voter_set(node: Node) -> None:
     node.configure_dynamic()
     assert node.format("-N") == (0, formatting(), "")
     assert (node.directories[0] / BOOTSTRAP_SNAPSHOT).stat().st_size == 427
@@ -482,7 +484,7 @@ def test_flags_that_exclude_each_other(node: Node) -> None:
     )
 
 
-def test_a_pure_broker(node: Node) -> None:
+def test_a_node_that_is_only_a_broker_cannot_be_standalone(node: Node) -> None:
     node.configure_dynamic(
         **{"process.roles": "broker", "listeners": "PLAINTEXT://127.0.0.1:19192"}
     )
@@ -586,7 +588,7 @@ SCRAM = (
 )
 
 
-def test_a_scram_credential(node: Node) -> None:
+def test_a_scram_credential_becomes_a_first_record(node: Node) -> None:
     node.dialect = Dialect.KAFKA
     code, out, _ = node.format("-S", SCRAM)
     assert code == 0
@@ -645,13 +647,13 @@ def test_a_password_becomes_a_salted_one() -> None:
         ("SCRAM-SHA-256=[name=x,password=y,b=1,a=2]", "Unknown SCRAM configurations: a, b"),
     ],
 )
-def test_bad_scram_arguments(text: str, message: str) -> None:
+def test_malformed_scram_credentials_are_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_scram(text, bytes)
     assert str(caught.value).startswith(message)
 
 
-def test_version_mapping(node: Node) -> None:
+def test_version_mapping_shows_the_feature_levels_of_a_release(node: Node) -> None:
     assert node.storage("version-mapping") == (
         0,
         "metadata.version=33 (4.4-IV2)\nkraft.version=1\ntransaction.version=2\ngroup.version=1\n"
@@ -702,7 +704,9 @@ def test_version_mapping(node: Node) -> None:
         ),
     ],
 )
-def test_feature_dependencies(node: Node, feature: str, expected: tuple[int, str, str]) -> None:
+def test_feature_dependencies_are_shown_for_each_level(
+    node: Node, feature: str, expected: tuple[int, str, str]
+) -> None:
     assert node.storage("feature-dependencies", "-f", feature) == expected
 
 
@@ -714,7 +718,7 @@ def test_feature_dependencies_as_json(node: Node) -> None:
     assert json.loads(out) == {"eligible.leader.replicas.version=1": {"metadata.version": 23}}
 
 
-def test_random_ids(node: Node) -> None:
+def test_random_uuid_prints_a_new_id_each_time(node: Node) -> None:
     code, out, _ = node.storage("random-uuid")
     assert code == 0
     assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{21}\n", out)

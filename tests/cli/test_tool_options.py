@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import click
 import pytest
 
+from spindle.cli.dialect import KAFKA_VERSION, Dialect
 from spindle.cli.kafka_home.kafka_mode import run_tool
 from spindle.cli.main import run, spindle
-from spindle.cli.output_mode import KAFKA_VERSION, Dialect
 from spindle.cli.tools.command import ToolCommand, ToolGroup
 from spindle.cli.tools.failures import ToolFailed, UsageError
 from spindle.cli.tools.features import features
@@ -109,7 +109,7 @@ def test_refusals_come_when_a_value_is_used() -> None:
     assert caught.value.plainly == "--count x: a whole number is needed"
 
 
-def test_combinations() -> None:
+def test_missing_and_forbidden_options_are_refused() -> None:
     options = parsed(DECLARATION, ["--topic", "a", "--list"])
     with pytest.raises(UsageError, match=r'Missing required argument "\[count\]"'):
         options.require("topic", "count")

@@ -88,7 +88,7 @@ def described(*partitions: PartitionDescription, moves: bool = False) -> Describ
     return DescribedTopic(topic, entries, reassignment, {1, 2})
 
 
-def test_a_topic() -> None:
+def test_a_topic_is_described_in_kafkas_lines() -> None:
     shown = described(PartitionDescription(0, 1, (1, 2), (1,), (2,), ()))
     assert summary_line(shown) == (
         "Topic: t\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: retention.ms=5"
@@ -98,7 +98,7 @@ def test_a_topic() -> None:
     ]
 
 
-def test_a_topic_that_moves_and_brokers_that_do_not_tell() -> None:
+def test_a_moving_topic_shows_its_added_and_removed_replicas() -> None:
     shown = described(PartitionDescription(0, -1, (1, 2, 3), (1, 2)), moves=True)
     assert "ReplicationFactor: 2" in summary_line(shown)
     assert partition_lines(shown, []) == [
@@ -116,7 +116,7 @@ def test_a_topic_that_moves_and_brokers_that_do_not_tell() -> None:
         ("at-min-isr-partitions", [0, 3]),
     ],
 )
-def test_reports(report: str, numbers: list[int]) -> None:
+def test_reports_select_partitions_by_their_state(report: str, numbers: list[int]) -> None:
     shown = described(
         PartitionDescription(0, 1, (1, 2), (1, 2)),
         PartitionDescription(1, 1, (1, 2), (1,)),
@@ -127,7 +127,7 @@ def test_reports(report: str, numbers: list[int]) -> None:
     assert [int(line.split("Partition: ")[1].split("\t")[0]) for line in lines] == numbers
 
 
-def test_assignments() -> None:
+def test_replica_assignments_are_parsed() -> None:
     assert parse_assignment("1:2,2:1") == {0: [1, 2], 1: [2, 1]}
     assert parse_assignment("") == {}
     for text, message in [
@@ -139,13 +139,13 @@ def test_assignments() -> None:
             parse_assignment(text)
 
 
-def test_topic_settings() -> None:
+def test_topic_settings_are_parsed_from_key_value_pairs() -> None:
     assert parse_topic_configs(["a = b", "c=d"]) == {"a": "b", "c": "d"}
     with pytest.raises(ToolFailed, match='"key=val"'):
         parse_topic_configs(["a"])
 
 
-def test_settings_with_lists() -> None:
+def test_settings_may_have_lists_as_values() -> None:
     assert parse_settings("a=1,b=[x,y],c=") == {"a": "1", "b": "x,y", "c": ""}
     assert parse_settings("SCRAM-SHA-256=[iterations=8192,password=x]") == {
         "SCRAM-SHA-256": "iterations=8192,password=x"
@@ -154,7 +154,7 @@ def test_settings_with_lists() -> None:
         parse_settings("a")
 
 
-def test_config_lines() -> None:
+def test_configs_are_shown_with_their_synonyms() -> None:
     synonyms = (ReportedSynonym("k", "1", TOPIC), ReportedSynonym("log.k", None, DEFAULT))
     assert entry_line(ReportedConfig("k", "1", TOPIC, False, synonyms)) == (
         "  k=1 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:k=1, DEFAULT_CONFIG:log.k=null}"
@@ -168,7 +168,7 @@ def test_config_lines() -> None:
     )
 
 
-def test_quota_lines() -> None:
+def test_quotas_are_shown_with_their_entity() -> None:
     entry = QuotaEntry({USER: "alice", CLIENT_ID: None}, {"request_percentage": 50.0})
     assert quota_line(entry) == (
         "Quota configs for user-principal 'alice', the default client-id are "
@@ -193,7 +193,7 @@ def test_keys_that_an_entity_cannot_have(
         check_keys(Entities(types, names), keys, [])
 
 
-def test_credentials() -> None:
+def test_scram_credentials_are_parsed() -> None:
     credential = parse_credential("SCRAM-SHA-512", "iterations=8192,password=a,b=c", b"salt")
     assert (credential.iterations, credential.password, credential.mechanism.hash_name) == (
         8192,
@@ -246,7 +246,7 @@ def test_offsets_to_delete_up_to() -> None:
             parse_offsets(bad)
 
 
-def test_the_document_of_log_dirs() -> None:
+def test_log_dirs_are_shown_as_kafkas_json() -> None:
     replica = ReplicaOnDisk(146, 0, False)
     replicas = {TopicPartition("t", 0): replica, TopicPartition("u", 0): replica}
     views = [
@@ -261,7 +261,7 @@ def test_the_document_of_log_dirs() -> None:
     assert directories["/d2"]["error"] == "org.apache.kafka.common.errors.KafkaStorageException"
 
 
-def test_the_quorum() -> None:
+def test_the_quorum_status_shows_lag_and_endpoints() -> None:
     voters = (QuorumReplica(1, ZERO_UUID, 40, 100, 100), QuorumReplica(2, ZERO_UUID, 38, 90, 70))
     quorum = QuorumDescription(1, 3, 38, voters, (), {1: (("C", "h", 9),), 2: (("C", "::1", 9),)})
     assert status_lines("id", quorum)[4:7] == [
@@ -283,7 +283,7 @@ def test_nodes_of_the_cluster() -> None:
     assert lines[1] == "1          127.0.0.1 9092       null       fenced     broker         "
 
 
-def test_features() -> None:
+def test_features_are_shown_by_release_and_changes_confirmed() -> None:
     line = feature_line(FeatureLevels("metadata.version", 7, 30, 99), -1)
     assert "SupportedMinVersion: 3.3-IV3" in line
     assert "FinalizedVersionLevel: UNKNOWN 99" in line
@@ -315,7 +315,7 @@ def test_api_versions_of_a_broker_are_printed() -> None:
     assert {"Vote", "BrokerRegistration", "AssignReplicasToDirs"} <= further
 
 
-def test_elections() -> None:
+def test_elections_report_success_failure_and_no_need() -> None:
     outcome = {
         TopicPartition("t", 0): None,
         TopicPartition("t", 1): ApiError(ErrorCode.ELECTION_NOT_NEEDED, "x"),

@@ -49,7 +49,9 @@ def test_a_producer_outside_of_a_transaction() -> None:
         ),
     ],
 )
-def test_wrong_options(words: str, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_options_are_refused_with_the_reason(
+    words: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     code = run_tool(
         transactions, "kafka-transactions", ["--bootstrap-server", "127.0.0.1:1", *words.split()]
     )

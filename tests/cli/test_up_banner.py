@@ -17,7 +17,7 @@ from spindle.cli.up.start_summary import suggested_commands
 from spindle.local.cluster_spec import ClusterSpec
 from spindle.local.node_folder import make_cluster
 
-PYTHON = f"# In {sys.executable}, the records straight from the disks:"
+PYTHON = f"# Read the records straight from the disks, in {sys.executable}:"
 
 
 class Banner:

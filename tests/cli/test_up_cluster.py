@@ -59,7 +59,7 @@ def test_some_brokers_are_controllers_too(nodes: int, controllers: list[int]) ->
     assert len(both) == len(controllers)
 
 
-def test_controllers_apart() -> None:
+def test_separate_controllers_take_the_role_from_the_brokers() -> None:
     assert roles(ClusterSpec(nodes=2, controllers=3)) == {
         "node-1": "broker",
         "node-2": "broker",
@@ -476,7 +476,7 @@ def test_nohup_is_respected(start_up: Callable[..., Up]) -> None:
     assert up.end() == 0
 
 
-def test_one_that_dies_is_reported_and_the_others_go_on(
+def test_one_that_dies_is_reported_and_the_others_continue(
     tmp_path: Path, start_up: Callable[..., Up]
 ) -> None:
     up = start_up("--nodes", "3")

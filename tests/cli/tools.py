@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from spindle.cli.output_mode import Dialect
+from spindle.cli.dialect import Dialect
 from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.options import Declaration, Options
 

@@ -50,7 +50,7 @@ def metadata() -> MetadataResponse:
     )
 
 
-def test_leaders_of_a_cluster_view() -> None:
+def test_a_cluster_view_names_the_leaders() -> None:
     view = cluster_view(metadata())
     assert view.leader_of(ORDERS) == BrokerAddress(4, "h", 9)
     assert view.by_leader([ORDERS]) == {BrokerAddress(4, "h", 9): [ORDERS]}
@@ -114,7 +114,7 @@ def fetch_answer(*partitions: PartitionData) -> FetchResponse:
     return FetchResponse(responses=[topic])
 
 
-def test_a_fetched_partition() -> None:
+def test_a_fetched_partition_has_records_and_aborted_transactions() -> None:
     aborted = PartitionData.AbortedTransaction(producer_id=3, first_offset=8)
     data = PartitionData(
         partition_index=1, high_watermark=9, records=b"r", aborted_transactions=[aborted]
@@ -152,7 +152,7 @@ def test_a_fetch_answer_about_something_else(response: FetchResponse) -> None:
         fetching.fetched_batches(ORDERS, response)
 
 
-def test_a_refused_fetch() -> None:
+def test_a_refused_fetch_names_the_partition() -> None:
     data = PartitionData(partition_index=1, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
     with pytest.raises(ApiError, match="OFFSET_OUT_OF_RANGE: fetch of partition orders-1"):
         fetching.fetched_batches(ORDERS, fetch_answer(data))
@@ -172,7 +172,7 @@ def test_a_topic_without_id_is_fetched_and_produced_by_name() -> None:
     assert request.topics[0].partitions[0].fetch_offset == 5
 
 
-def test_where_produced_batches_went() -> None:
+def test_a_produce_response_has_the_offset_of_each_batch() -> None:
     topic = ProduceResponse.TopicProduceResponse
     result = topic.PartitionProduceResponse(index=1, base_offset=40, log_append_time_ms=-1)
     response = ProduceResponse(responses=[topic(name="orders", partition_responses=[result])])
@@ -205,7 +205,7 @@ def test_log_directories_in_the_order_of_their_paths() -> None:
     assert describe_log_dirs_request(None).topics is None
 
 
-def test_configurations_by_resource() -> None:
+def test_configurations_are_returned_by_resource() -> None:
     request = describe_configs_request(ConfigResourceType.TOPIC, ["orders"], ["retention.ms"])
     assert request.resources[0].configuration_keys == ["retention.ms"]
     result = DescribeConfigsResponse.DescribeConfigsResult

@@ -97,7 +97,7 @@ def test_a_broker_that_refuses_the_version_it_asked_for() -> None:
         connection.receive_frame(answer(0, refusal, 0, flexible=False))
 
 
-def test_a_broker_that_refuses_to_tell() -> None:
+def test_a_broker_that_refuses_api_versions_fails_the_connection() -> None:
     connection = ClientConnection("tester")
     connection.opening()
     refusal = ApiVersionsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

@@ -18,7 +18,7 @@ from spindle.common.ids import TopicPartition
         (b"abc", 479470107),
     ],
 )
-def test_known_hashes(data: bytes, signed: int) -> None:
+def test_keys_have_the_hashes_of_java(data: bytes, signed: int) -> None:
     assert murmur2(data) == signed & 0xFFFFFFFF
 
 
@@ -27,7 +27,7 @@ def test_the_partition_of_a_key() -> None:
     assert {partition_of_key(b"%d" % n, 3) for n in range(50)} == {0, 1, 2}
 
 
-def test_ranges() -> None:
+def test_range_assignment_gives_each_member_adjacent_partitions() -> None:
     assigned = range_assignment({"b": ["t", "u"], "a": ["t"], "c": ["t"]}, {"t": 4, "u": 2})
     assert assigned == {
         "a": [TopicPartition("t", 0), TopicPartition("t", 1)],

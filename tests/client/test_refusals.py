@@ -22,11 +22,11 @@ from spindle.common.errors import ApiError, ErrorCode
         (ErrorCode.NON_EMPTY_GROUP, "GroupNotEmptyException"),
     ],
 )
-def test_classes(code: ErrorCode, name: str) -> None:
+def test_error_codes_have_the_exception_classes_of_java(code: ErrorCode, name: str) -> None:
     assert exception_class(code) == f"org.apache.kafka.common.errors.{name}"
 
 
-def test_texts() -> None:
+def test_a_refusal_without_a_text_gets_that_of_its_code() -> None:
     assert optional_error(0, "ignored") is None
     told = optional_error(ErrorCode.INVALID_CONFIG, "because")
     assert told is not None

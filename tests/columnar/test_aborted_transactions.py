@@ -56,7 +56,7 @@ def offsets(
     ]
 
 
-def test_uncommitted_reads_all_data() -> None:
+def test_read_uncommitted_returns_aborted_data() -> None:
     assert offsets(0, 100, None) == [0, 1, 2, 3, 5, 8]
 
 

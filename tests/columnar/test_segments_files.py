@@ -53,7 +53,7 @@ def test_names_of_replica_directories(name: str, expected: TopicPartition | None
     assert current_replica(name) == expected
 
 
-def test_topic_ids(tmp_path: Path) -> None:
+def test_the_topic_id_is_read_from_partition_metadata(tmp_path: Path) -> None:
     assert read_topic_id(tmp_path / "gone") is None
     (tmp_path / "partition.metadata").write_text("version: 0\ntopic_id: AQIDBAUGBwgJCgsMDQ4PEA")
     assert read_topic_id(tmp_path) == TOPIC_ID
@@ -62,7 +62,7 @@ def test_topic_ids(tmp_path: Path) -> None:
         read_topic_id(tmp_path)
 
 
-def test_leader_epochs(tmp_path: Path) -> None:
+def test_leader_epochs_are_read_from_their_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n4 120\n")
     assert read_leader_epochs(tmp_path) == ((0, 0), (4, 120))
     assert read_leader_epochs(tmp_path / "gone") == ()
@@ -125,7 +125,7 @@ def test_offset_index_entries_that_do_not_ascend_or_lie_outside_are_ignored(tmp_
     assert read_offset_index(tmp_path / "none.index", 9_000)[0].tolist() == []
 
 
-def test_time_index(tmp_path: Path) -> None:
+def test_a_time_index_is_read_up_to_its_empty_rest(tmp_path: Path) -> None:
     index = tmp_path / "x.timeindex"
     index.write_bytes(struct.pack(">qiqi", 1000, 4, 2000, 9) + bytes(120))
     timestamps, offsets = read_time_index(index)

@@ -18,7 +18,9 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / f"spindle-{os.getuid()}"
 
 
-def test_the_home_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_the_users_home_is_preferred(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert cache_directory() == tmp_path / "cache" / "spindle"
 

@@ -50,7 +50,7 @@ async def test_an_error_of_the_listener_does_not_reach_the_one_who_settles() -> 
     assert [type(complaint["exception"]) for complaint in complaints] == [KeyError, KeyError]
 
 
-async def test_a_promise_that_is_cancelled_gives_up_its_work_and_tells_nobody() -> None:
+async def test_a_cancelled_promise_cancels_its_work_and_calls_no_listener() -> None:
     async with loop_complaints() as complaints:
         heard: list[Any] = []
         asked = promise()
@@ -81,7 +81,7 @@ async def test_a_coroutine_that_waits_gets_the_result_or_the_error() -> None:
     assert complaints == []
 
 
-async def test_a_promise_of_a_task_cancels_it_and_tells_its_end() -> None:
+async def test_a_promise_of_a_task_cancels_it_and_reports_its_end() -> None:
     async with loop_complaints() as complaints:
         ends: list[str] = []
 

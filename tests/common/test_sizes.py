@@ -18,5 +18,5 @@ from spindle.common.text import size_text
         (1 << 70, "1048576.0 PiB"),
     ],
 )
-def test_sizes(size_bytes: int, text: str) -> None:
+def test_sizes_are_shown_in_binary_units(size_bytes: int, text: str) -> None:
     assert size_text(size_bytes) == text

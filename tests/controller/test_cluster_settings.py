@@ -236,7 +236,7 @@ async def test_other_features_go_down_freely_and_vanish_at_level_0() -> None:
     assert levels["transaction.version"] == 1
 
 
-async def test_one_bad_level_fails_all_and_old_versions_hear_of_each() -> None:
+async def test_one_bad_level_fails_all_and_old_versions_get_an_error_for_each() -> None:
     node = await started()
     done = len(node.quorum.batches)
     both = features(("group.version", 0, 2), ("nosuch", 1, 1))

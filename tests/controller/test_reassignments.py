@@ -71,7 +71,7 @@ async def test_start_and_cancel_leave_the_order_of_the_target() -> None:
     assert await c.reassign(None) == (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
 
 
-async def test_completion_is_one_record_and_tells_the_old_leader_that_it_lost() -> None:
+async def test_completion_is_one_record_that_moves_the_leadership() -> None:
     c = TwoReplicas()
     await c.start()
     await c.reassign([2, 3])

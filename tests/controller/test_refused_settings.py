@@ -129,7 +129,9 @@ async def test_a_key_that_is_removed_needs_no_value() -> None:
         ),
     ],
 )  # fmt: skip
-async def test_values_of_quotas(kind: str, key: str, value: float, text: str) -> None:
+async def test_malformed_values_of_quotas_are_refused(
+    kind: str, key: str, value: float, text: str
+) -> None:
     node = await started()
     entity = [ENTRY.EntityData(entity_type=kind, entity_name="127.0.0.1")]
     ops = [ENTRY.OpData(key=key, value=value)]

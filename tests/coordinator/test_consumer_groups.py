@@ -311,7 +311,7 @@ def test_session_without_heartbeats_does_not_survive_a_rejoin_in_epoch_zero() ->
     assert s.join_consumer("a").partitions == a.partitions
 
 
-def test_a_new_epoch_begins_when_most_members_wish_for_another_assignor() -> None:
+def test_a_new_epoch_begins_when_most_members_name_another_assignor() -> None:
     """As in Kafka 4.4; before, the assignor changed with the next assignment."""
     s = ConsumerScenario(t=4)
     a, b = s.join_consumer("a", server_assignor="uniform"), s.join_consumer("b")

@@ -27,7 +27,9 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
     return told
 
 
-def test_transactions(caplog: pytest.LogCaptureFixture) -> None:
+def test_only_the_start_and_failures_of_transactions_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     s = TransactionScenario()
     s.init()
     assert messages(caplog) == [f"Initialized transactional id '{TX}': producer id 100, epoch 0"]
@@ -46,7 +48,7 @@ def test_transactions(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_many_transactions_that_time_out_are_told_in_one_line(
+def test_many_transactions_that_time_out_are_logged_in_one_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     s = TransactionScenario()
@@ -63,7 +65,9 @@ def test_many_transactions_that_time_out_are_told_in_one_line(
     assert line == f"Aborting transactions that timed out, of {names} and 11 more"
 
 
-def test_classic_groups(caplog: pytest.LogCaptureFixture) -> None:
+def test_generations_and_removals_of_classic_groups_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     s = Scenario()
     members = s.stable_group(2)
     assert messages(caplog)[-1] == f"Group '{GROUP}' has generation 1 with 2 members"
@@ -79,7 +83,9 @@ def test_classic_groups(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_consumer_groups(caplog: pytest.LogCaptureFixture) -> None:
+def test_epochs_and_removals_of_consumer_groups_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     s = ConsumerScenario()
     s.join_consumer("a")
     s.join_consumer("b")

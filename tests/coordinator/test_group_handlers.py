@@ -138,7 +138,7 @@ async def test_a_transactional_producer_that_finds_no_coordinator_is_named_in_th
     ) in caplog.text
 
 
-async def test_a_group_named_again_is_described_once_and_its_offsets_are_told_once() -> None:
+async def test_a_group_named_twice_is_described_once_with_its_offsets() -> None:
     broker = await loaded()
     described = await ask(
         broker,
@@ -458,7 +458,7 @@ async def test_fetch_of_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", [2, 7, 9, 10])
 @pytest.mark.parametrize("asks_for_all", [True, False])
-async def test_topic_that_is_created_anew_takes_over_no_offsets(
+async def test_a_topic_that_is_created_again_has_no_offsets(
     version: int, asks_for_all: bool
 ) -> None:
     broker = await loaded()

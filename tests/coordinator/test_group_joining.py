@@ -66,7 +66,7 @@ def test_failed_first_record_undoes_the_group() -> None:
     assert s.log == []
 
 
-def test_unknown_member_of_a_group_that_does_not_exist() -> None:
+def test_an_unknown_member_of_a_missing_group_is_refused() -> None:
     s = Scenario()
     response = s.joined(s.ask_join("app-7"))
     assert (response.error_code, response.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "app-7")

@@ -111,7 +111,7 @@ async def test_members_and_deletions_need_a_right_on_the_group() -> None:
     broker.groups.close()
 
 
-async def test_no_coordinator_is_told_and_no_topic_created_for_a_hidden_group() -> None:
+async def test_a_hidden_group_gets_no_coordinator_and_no_topic() -> None:
     broker = await guarded((Operation.DESCRIBE, "g"))
     asked = FindCoordinatorRequest(coordinator_keys=["hidden", "g"])
     coordinators = (await groups.handle_find_coordinator(broker, context(4), asked)).coordinators

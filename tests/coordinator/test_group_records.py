@@ -55,7 +55,7 @@ def offset(partition: int, value: int, epoch: int, timestamp_ms: int) -> OffsetR
     return OffsetRecord("gc", TopicPartition("in", partition), committed)
 
 
-def test_new_group() -> None:
+def test_the_record_of_a_new_group_is_byte_for_byte_that_of_kafka() -> None:
     group = ClassicGroup("gc", 1795269242614)
     batch = batch_of([new_group_record(group)], 1795269242621)
     assert (len(batch), read_header(batch).crc) == (98, 3020611379)
@@ -83,13 +83,13 @@ def test_group_that_its_last_member_left() -> None:
     assert (len(batch), read_header(batch).crc) == (106, 1561502865)
 
 
-def test_commit_of_a_member() -> None:
+def test_an_offset_commit_of_a_member_is_byte_for_byte_that_of_kafka() -> None:
     time_ms = 1795269242836
     batch = batch_of([offset(0, 8, 0, time_ms), offset(1, 12, 0, time_ms)], 1795269242840)
     assert (len(batch), read_header(batch).crc) == (187, 610807626)
 
 
-def test_commit_of_a_tool() -> None:
+def test_an_offset_commit_of_a_tool_is_byte_for_byte_that_of_kafka() -> None:
     time_ms = 1795269254166
     batch = batch_of([offset(1, 0, -1, time_ms), offset(0, 0, -1, time_ms)], time_ms)
     assert (len(batch), read_header(batch).crc) == (187, 1323074873)
@@ -156,7 +156,7 @@ def test_retention_of_its_own_is_written_at_value_version_1() -> None:
     )
 
 
-def test_key_type_0_is_an_offset_too() -> None:
+def test_a_record_with_key_type_0_is_read_as_an_offset_commit() -> None:
     key, value = encode_record(OffsetRecord("g", TopicPartition("t", 0), CommittedOffset(1)))
     parsed = parse_record(b"\0\0" + key[2:], value, 0)
     assert isinstance(parsed, OffsetRecord)
@@ -253,7 +253,7 @@ def test_other_value_of_the_common_length_is_read_as_what_it_is(version: int) ->
     st.text(max_size=10),
     st.integers(0, 2**31 - 1),
 )
-def test_offsets_read_back(
+def test_offset_records_are_read_as_written(
     committed: CommittedOffset, group: str, topic: str, partition: int
 ) -> None:
     record = OffsetRecord(group, TopicPartition(topic, partition), committed)
@@ -290,7 +290,7 @@ def test_broken_records_are_refused(key: bytes | None, value: bytes | None) -> N
     ("text", "hashed"),
     [("", 0), ("a", 97), ("gc", 3292), ("polygenelubricants", -(1 << 31)), ("\U0001f600", 1772899)],
 )
-def test_java_hash(text: str, hashed: int) -> None:
+def test_group_ids_are_hashed_as_in_java(text: str, hashed: int) -> None:
     assert string_hash(text) == hashed & 0xFFFFFFFF
 
 

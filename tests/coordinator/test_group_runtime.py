@@ -107,7 +107,7 @@ async def join(
 # ---------------------------------------------------------------- life of a shard
 
 
-async def test_group_of_a_partition_that_is_led_elsewhere() -> None:
+async def test_a_group_of_a_partition_led_elsewhere_is_refused() -> None:
     broker = start_broker(elect=False)
     with pytest.raises(ApiError) as raised:
         await commit(broker, 1)
@@ -220,7 +220,7 @@ async def test_first_group_waits_for_the_partition_that_this_broker_is_about_to_
     broker.groups.close()
 
 
-async def test_shards_that_are_loaded_together_are_told_in_one_line(
+async def test_shards_that_are_loaded_together_are_logged_in_one_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO", "spindle.runtime.coordinator")
@@ -278,7 +278,7 @@ async def test_stale_elections_and_resignations_are_passed_over() -> None:
     assert broker.groups.shards == {}
 
 
-async def test_resigning_answers_everybody() -> None:
+async def test_resigning_answers_all_parked_requests() -> None:
     config = replace(CONFIG, initial_rebalance_delay_ms=60_000)
     broker = start_broker(config=config)
     await broker.groups.wait_loaded()
@@ -296,7 +296,7 @@ async def test_resigning_answers_everybody() -> None:
     assert [getattr(r, "code", None) for r in results] == [ErrorCode.NOT_COORDINATOR] * 3
 
 
-async def test_resigning_while_loading() -> None:
+async def test_records_loaded_after_a_resignation_are_dropped() -> None:
     log = MemoryLog()
     log.load_gate = asyncio.Event()
     broker = start_broker(log=log)
@@ -356,7 +356,7 @@ async def test_batches_keep_below_their_limit() -> None:
         (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
     ],
 )
-async def test_failed_append_is_told_as_the_coordinators_error(
+async def test_a_failed_append_is_reported_as_an_error_of_the_coordinator(
     failure: ErrorCode, told: ErrorCode
 ) -> None:
     broker = start_broker()

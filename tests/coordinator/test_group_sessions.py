@@ -118,7 +118,7 @@ def test_leave_is_answered_for_every_member() -> None:
     assert s.group().state is GroupState.EMPTY
 
 
-def test_leave_of_strangers_disturbs_nobody() -> None:
+def test_a_leave_of_unknown_members_changes_nothing() -> None:
     s = Scenario()
     s.stable_group()
     assert s.leave("x") == [ErrorCode.UNKNOWN_MEMBER_ID]
@@ -143,7 +143,7 @@ def test_leaving_with_a_parked_join_answers_it() -> None:
 # ---------------------------------------------------------------- a new coordinator
 
 
-def test_stable_group_goes_on_under_a_new_coordinator() -> None:
+def test_stable_group_continues_under_a_new_coordinator() -> None:
     s = Scenario()
     first, second = s.stable_group(2)
     s.start()

@@ -92,7 +92,7 @@ def test_records_of_a_later_version_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize("damage", ["key", "value", "state", "none"])
-def test_damaged_records(damage: str) -> None:
+def test_damaged_records_are_refused(damage: str) -> None:
     key, value = encode_transaction(TransactionRecord("tx", FULL))
     assert value is not None
     damaged = {

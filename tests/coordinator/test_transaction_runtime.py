@@ -379,7 +379,7 @@ async def test_a_burst_of_new_transactional_ids_outlasts_a_block_of_producer_ids
         assert sorted(producers) == [(n, 0) for n in range(7)]
 
 
-async def test_an_append_that_fails_is_told_and_changes_nothing() -> None:
+async def test_an_append_that_fails_is_reported_and_changes_nothing() -> None:
     async with transaction_broker() as broker:
         producer = await broker.begin()
         broker.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS

@@ -104,7 +104,7 @@ def test_a_member_that_kept_a_partition_may_use_its_former_epoch() -> None:
     assert add(mine, {}) is ErrorCode.ILLEGAL_GENERATION
 
 
-def test_metadata_has_a_limit() -> None:
+def test_offset_metadata_above_the_limit_is_refused() -> None:
     s = with_config(offset_metadata_max_bytes=3)
     assert s.add_offsets(T0, metadata="abcd") is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert s.fetch(("t", 0), require_stable=True) == {("t", 0): -1}
@@ -192,7 +192,7 @@ async def test_offsets_become_visible_with_the_marker(version: int) -> None:
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-async def test_another_broker_goes_on_with_an_open_transaction(is_commit: bool) -> None:
+async def test_another_broker_continues_with_an_open_transaction(is_commit: bool) -> None:
     first = Client(start())
     await first.add({("t", 0): 5})
     second = Client(start(first.broker.log))

@@ -145,7 +145,7 @@ def test_timeouts_have_a_limit(timeout_ms: int) -> None:
     assert s.init(timeout_ms=900_000) == (100, 0)
 
 
-def test_two_phase_commit() -> None:
+def test_two_phase_commit_must_be_allowed_and_never_times_out() -> None:
     s = TransactionScenario()
     refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert s.init(enable2_pc=True) == refused
@@ -177,7 +177,7 @@ def test_start_of_a_transaction_is_its_first_partition() -> None:
     assert (s.metadata.start_ms, s.metadata.last_update_ms) == (START_MS + 500, START_MS + 1000)
 
 
-def test_verification_adds_nothing() -> None:
+def test_verification_adds_no_partition_to_the_transaction() -> None:
     s = started()
     s.add((100, 0), P0)
     abortable = ErrorCode.TRANSACTION_ABORTABLE
@@ -398,7 +398,7 @@ def test_unused_ids_expire() -> None:
 # ---------------------------------------------------------------- questions
 
 
-def test_description() -> None:
+def test_an_open_transaction_is_described() -> None:
     s = ongoing()
     transaction = describe_transaction(s.shard.ids, TX)
     assert (transaction.transaction_state, transaction.producer_id, transaction.producer_epoch) == (
@@ -415,7 +415,7 @@ def test_description() -> None:
     assert missing.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
-def test_list_filters() -> None:
+def test_listed_transactions_pass_all_filters() -> None:
     s = ongoing()
     s.advance(1_000)
 

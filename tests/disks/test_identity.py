@@ -108,7 +108,7 @@ def test_files_that_cannot_be_used(changes: dict[str, str | None], message: str)
     assert str(caught.value).startswith(message)
 
 
-def test_a_good_start(disks: Disks) -> None:
+def test_consistent_directories_have_one_identity(disks: Disks) -> None:
     assert disks.identify() == DirectoryIdentities(
         CLUSTER, {disks.paths[0]: FIRST, disks.paths[1]: SECOND}, {}
     )
@@ -159,7 +159,7 @@ def test_formatting_is_not_advised_for_a_directory_that_cannot_be_read(tmp_path:
     assert str(caught.value).endswith("meta.properties: Is a directory")
 
 
-def test_a_foreign_cluster(disks: Disks) -> None:
+def test_a_directory_of_another_cluster_stops_the_start(disks: Disks) -> None:
     disks.write(disks.paths[1], **{"cluster.id": "other", "directory.id": uuid_text(SECOND)})
     with pytest.raises(ConfigError) as caught:
         disks.identify()
@@ -169,7 +169,7 @@ def test_a_foreign_cluster(disks: Disks) -> None:
     )
 
 
-def test_another_node(disks: Disks) -> None:
+def test_a_directory_of_another_node_stops_the_start(disks: Disks) -> None:
     disks.write(disks.paths[1], **{"node.id": "7", "directory.id": uuid_text(SECOND)})
     with pytest.raises(ConfigError) as caught:
         disks.identify()
@@ -188,7 +188,7 @@ def test_one_id_for_two_directories(disks: Disks) -> None:
 
 
 @pytest.mark.parametrize("reserved", [bytes(16), bytes(15) + b"\x02", bytes(8) + b"\xff" * 8])
-def test_a_reserved_id(disks: Disks, reserved: Uuid) -> None:
+def test_a_reserved_directory_id_is_refused(disks: Disks, reserved: Uuid) -> None:
     disks.write(disks.paths[1], **{"directory.id": uuid_text(reserved)})
     with pytest.raises(ConfigError, match="is reserved; remove the line"):
         disks.identify()

@@ -247,7 +247,7 @@ def test_a_malformed_checkpoint_is_replaced_if_no_record_depends_on_it(
 @pytest.mark.parametrize(
     "content", [b"0\n2\na 0 5\n", b"\xff\xfe\x00", b"0\n1\na zero 5\n", b"7\n0\n"]
 )
-def test_a_malformed_checkpoint_of_compaction_is_written_anew(content: bytes) -> None:
+def test_a_malformed_checkpoint_of_compaction_is_written_again(content: bytes) -> None:
     files = MemoryFileSystem()
     directory = opened(files)
     create(directory, A0)

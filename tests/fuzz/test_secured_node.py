@@ -135,7 +135,7 @@ def changes() -> dict[str, Message]:
     }
 
 
-def test_every_change_is_a_difference_of_the_stock(start_secured: StartSecured) -> None:
+def test_every_change_is_a_difference_between_snapshots(start_secured: StartSecured) -> None:
     node = start_secured()
 
     async def story(admin: RawConnection) -> list[str]:

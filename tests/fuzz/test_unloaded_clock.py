@@ -114,7 +114,7 @@ def test_a_limit_does_not_end_while_the_node_has_no_cpu(tmp_path: Path) -> None:
     assert turns == 100 + 11
 
 
-def test_a_run_goes_on_until_it_has_made_its_cases() -> None:
+def test_a_run_continues_until_it_has_made_its_cases() -> None:
     run = FuzzRun(FuzzPlan("127.0.0.1", 1, seed=1, seconds=-1.0, min_cases=2), None)
     assert not run.is_over
     run.outcome.cases = 2

@@ -365,7 +365,7 @@ COPIES: dict[str, tuple[dict[int, NumberedRecord], int | None, FaultKind | None]
 
 
 @pytest.mark.parametrize("name", COPIES)
-def test_copies_by_hand(name: str) -> None:
+def test_copies_are_compared_with_their_input(name: str) -> None:
     copies, committed, fault = COPIES[name]
     history = of(p={0: A, 1: B, 2: C}, out=copies)
     history.copies = [Copy("g", "t", "out")]

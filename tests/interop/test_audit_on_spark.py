@@ -60,7 +60,7 @@ def test_a_session_finds_what_the_audit_here_finds(roots: list[Path], tmp_path: 
         spark.stop()
 
 
-def test_an_audit_goes_on_after_its_driver_was_killed(
+def test_an_audit_continues_after_its_driver_was_killed(
     roots: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parts = tmp_path / "parts"

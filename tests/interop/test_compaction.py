@@ -164,7 +164,7 @@ def ends(node: Node) -> tuple[int, int]:
         consumer.close()
 
 
-def test_both_leave_the_same_batches_and_go_on_with_the_others(
+def test_both_leave_the_same_batches_and_continue_with_the_others(
     tmp_path: Path, candidate_class: type[Node]
 ) -> None:
     first = start(KafkaNode, tmp_path, None, QUIET)

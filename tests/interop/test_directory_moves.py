@@ -187,7 +187,7 @@ def test_a_topic_deleted_while_it_moves(pair: Pair, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["kill", "stop"])
-def test_a_restart_goes_on_with_a_move(pair: Pair, tmp_path: Path, how: str) -> None:
+def test_a_restart_continues_with_a_move(pair: Pair, tmp_path: Path, how: str) -> None:
     def script(node: Node) -> Answer:
         mover = Mover(pair, node, f"resumed-{how}", tmp_path)
         second = mover.paths[1]

@@ -416,7 +416,7 @@ def _sorted_configs(line: str) -> str:
     return head + separator + ",".join(sorted(configs.split(",")))
 
 
-def test_an_idempotent_producer_goes_on_across_the_change(disks: Disks) -> None:
+def test_an_idempotent_producer_continues_across_the_change(disks: Disks) -> None:
     """One producer goes on while the other program takes over its node's address, and back."""
     node = disks.start("candidate")
     address = node.port, node.controller_port

@@ -179,7 +179,7 @@ def test_a_drain_that_is_interrupted_leaves_no_trace(trio: Trio, tmp_path: Path)
     assert "No partition reassignments found." in lines
 
 
-def test_a_drain_that_is_killed_goes_on(trio: Trio, tmp_path: Path) -> None:
+def test_a_drain_that_is_killed_continues(trio: Trio, tmp_path: Path) -> None:
     path = directory_of_most(trio, 2)
     assert held(trio)[path]
     process = drain(trio, tmp_path, f"2:{path}", "100KiB")
@@ -199,7 +199,7 @@ def test_a_drain_that_is_killed_goes_on(trio: Trio, tmp_path: Path) -> None:
     trio.run("configs", "--alter", *entity, "--delete-config", "cordoned.log.dirs").check()
 
 
-def test_a_balance_that_is_interrupted_and_killed_goes_on(
+def test_a_balance_that_is_interrupted_and_killed_continues(
     trio: Trio, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """The drain before has left a directory empty."""

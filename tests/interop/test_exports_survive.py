@@ -88,7 +88,7 @@ def test_two_exporters_that_are_killed_write_every_record_once(
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
-def test_the_command_goes_on_where_it_was_killed(
+def test_the_command_continues_where_it_was_killed(
     node: Node, tmp_path: Path, table_format: TableFormat
 ) -> None:
     topic, table = f"command-{table_format}", tmp_path / "warehouse" / "table"

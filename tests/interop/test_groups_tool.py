@@ -137,7 +137,7 @@ def test_a_group_of_its_own_is_deleted(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_an_active_group(pair: Pair, protocol: str) -> None:
+def test_an_active_group_is_described_as_by_kafka(pair: Pair, protocol: str) -> None:
     """A group with a member refuses deletion and resets, and describes its assignment."""
     topic, group = f"active-{protocol}", f"active-{protocol}"
 

@@ -214,7 +214,9 @@ def test_open_transactions_outlive_each_kind_of_broker(cluster: SplitCluster) ->
             assert values == expected
 
 
-def test_a_copy_goes_on_while_its_coordinators_move(cluster: SplitCluster, tmp_path: Path) -> None:
+def test_a_copy_continues_while_its_coordinators_move(
+    cluster: SplitCluster, tmp_path: Path
+) -> None:
     """Two copiers with an epoch for each transaction; their coordinators are of both kinds."""
     create(cluster, "copy-in", assignment(4, KAFKA, SPINDLE))
     create(cluster, "copy-out", assignment(4, SPINDLE, KAFKA))

@@ -186,7 +186,9 @@ def test_a_renewal_goes_as_with_kafka(nodes: tuple[Node, Node], case: str) -> No
     assert played(spindle, "SHORT", RENEWALS[case]) == played(kafka, "SHORT", RENEWALS[case])
 
 
-def test_sizes_that_strangers_announce_cost_no_memory(nodes: tuple[Node, Node]) -> None:
+def test_sizes_that_unauthenticated_clients_announce_cost_no_memory(
+    nodes: tuple[Node, Node],
+) -> None:
     _, spindle = nodes
     host, port = spindle.secure_bootstrap("LOGIN").split(":")
     before_bytes = spindle.rss_bytes()

@@ -64,7 +64,7 @@ def test_configs_at_creation(pair: Pair) -> None:
     assert "retention.ms=100000" in answers[1]["stdout"][0]
 
 
-def test_manual_assignment(pair: Pair) -> None:
+def test_replicas_are_assigned_as_given(pair: Pair) -> None:
     commands = [
         ("--create", "--topic", "manual", "--replica-assignment", "1,1,1"),
         ("--describe", "--topic", "manual"),
@@ -111,12 +111,12 @@ def test_manual_assignment(pair: Pair) -> None:
     ],
     ids=lambda words: " ".join(words)[:60],
 )
-def test_refusals(pair: Pair, arguments: tuple[str, ...]) -> None:
+def test_refusals_have_kafkas_texts(pair: Pair, arguments: tuple[str, ...]) -> None:
     answer = pair.compare(lambda node: topics(pair, node, *arguments))
     assert answer["stdout"] or answer["stderr"] or answer["exit"] == 0
 
 
-def test_colliding_names(pair: Pair) -> None:
+def test_names_that_collide_in_metrics_are_refused(pair: Pair) -> None:
     commands = [
         ("--create", "--topic", "a.b"),
         ("--create", "--topic", "a_b"),

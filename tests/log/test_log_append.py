@@ -178,14 +178,14 @@ class TestFollower:
             log.append_as_follower(broken, 3)
         assert log.log_end_offset == 0
 
-    def test_the_size_limit_is_the_leaders_business(self) -> None:
+    def test_a_follower_appends_batches_above_the_size_limit(self) -> None:
         log = new_log(LogConfig(max_message_bytes=70))
         log.append_as_follower(self.leaders_bytes(), 3)
         assert log.log_end_offset == 4
 
 
 class TestRolling:
-    def test_by_size(self) -> None:
+    def test_a_segment_is_rolled_before_it_exceeds_its_size(self) -> None:
         log = new_log()
         size = len(batch("x" * 100))
         for _ in range(20):

@@ -271,7 +271,7 @@ class TestEligibility:
         assert 0 < late.dirty_ratio < 0.5
         assert not is_due(log, late)
 
-    def test_nothing_dirty(self) -> None:
+    def test_a_log_without_a_dirty_part_is_not_due(self) -> None:
         log = filled()
         assert not is_due(log, dirty_range(log, log.segments.active.base_offset, NOW_MS))
         assert not is_due(new_log(), dirty_range(new_log(), None, NOW_MS))

@@ -91,7 +91,7 @@ def test_truncation_keeps_what_lies_before(offset: int) -> None:
     assert times.last == (1000 + last if last else -1, 100 + 3 * last)
 
 
-def test_limits() -> None:
+def test_an_index_is_full_at_its_size_limit() -> None:
     shared = handles()
     offsets = OffsetIndex(shared, "/log", 0, 24, "")
     times = TimeIndex(shared, "/log", 0, 36, "")
@@ -123,7 +123,7 @@ class TestTransactionIndex:
         content = files.read_bytes(f"/log/{7:020d}.txnindex")
         assert content.hex() == "0000" + "".join(f"{number:016x}" for number in (1, 2, 3, 4))
 
-    def test_truncation_and_reload(self) -> None:
+    def test_a_transaction_index_can_be_truncated_and_loaded(self) -> None:
         files, index = self.index()
         transactions = [AbortedTransaction(n, 10 * n, 10 * n + 5, 10 * n + 6) for n in range(4)]
         for transaction in transactions:
@@ -159,7 +159,7 @@ class TestHandles:
         cache.get("/b")
         assert files.operations[before:] == [("open", "/b")]
 
-    def test_release(self) -> None:
+    def test_releasing_a_directory_closes_only_its_files(self) -> None:
         files = MemoryFileSystem()
         files.make_directories("/d")
         cache = FileHandles(files)

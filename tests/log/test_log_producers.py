@@ -48,7 +48,7 @@ def leader_of_two_aborts() -> Log:
 
 
 class TestSequences:
-    def test_in_order(self) -> None:
+    def test_batches_in_sequence_update_the_producer_entry(self) -> None:
         log = new_log(BIG)
         append(log, "a", "b", producer_id=7, sequence=0)
         append(log, "c", producer_id=7, sequence=2)
@@ -168,7 +168,7 @@ class TestTransactions:
         log.update_high_watermark(4)
         assert log.last_stable_offset == 4
 
-    def test_several_producers(self) -> None:
+    def test_the_oldest_open_transaction_limits_the_last_stable_offset(self) -> None:
         log = new_log(BIG)
         for producer_id in (1, 2, 3):
             append(log, "t", producer_id=producer_id, sequence=0, transactional=True)

@@ -168,7 +168,7 @@ class TestTimestamps:
         assert search(log, NOW_MS - 100) == (NOW_MS, 0, 0)
         assert search(log, NOW_MS + 30) is None
 
-    def test_the_exact_record_inside_a_compressed_batch(self) -> None:
+    def test_a_timestamp_leads_to_the_exact_record_in_a_compressed_batch(self) -> None:
         log = new_log(LogConfig())
         times = [50, 70, 60, 90]
         records = [SimpleRecord(b"k", b"v", NOW_MS + at) for at in times]

@@ -31,7 +31,9 @@ def filled(config: LogConfig = SMALL, files: MemoryFileSystem | None = None) -> 
 
 class TestTruncateTo:
     @pytest.mark.parametrize("offset", range(31))
-    def test_any_offset(self, offset: int) -> None:
+    def test_truncation_at_any_offset_keeps_exactly_the_records_before_it(
+        self, offset: int
+    ) -> None:
         files = MemoryFileSystem()
         log = filled(files=files)
         expected = values(log)[:offset]
@@ -125,7 +127,7 @@ def test_truncating_fully_leaves_one_empty_segment() -> None:
 
 
 class TestLogStart:
-    def test_moves_up_only(self) -> None:
+    def test_the_log_start_never_moves_down(self) -> None:
         log = filled()
         log.increment_log_start_offset(15)
         log.increment_log_start_offset(3)
@@ -141,7 +143,7 @@ class TestLogStart:
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
         assert log.log_start_offset == 0
 
-    def test_segments_below_it_go(self) -> None:
+    def test_segments_below_the_log_start_are_deleted(self) -> None:
         log = filled(LogConfig(segment_bytes=1000, cleanup_policy=("compact",)))
         bases = log.segments.base_offsets
         log.increment_log_start_offset(bases[2])
@@ -167,7 +169,7 @@ class TestHighWatermark:
 
 
 class TestRetention:
-    def test_by_time(self) -> None:
+    def test_retention_deletes_segments_whose_newest_record_is_too_old(self) -> None:
         log = filled(LogConfig(segment_bytes=1000, retention_ms=1000))
         bases = log.segments.base_offsets
         assert log.delete_old_segments(NOW_MS + 1000) == 0
@@ -186,7 +188,7 @@ class TestRetention:
         assert log.delete_old_segments(NOW_MS + 1000) == 0
         assert log.delete_old_segments(NOW_MS + 1001) == 3
 
-    def test_by_size(self) -> None:
+    def test_retention_deletes_segments_until_the_log_fits(self) -> None:
         log = filled(LogConfig(segment_bytes=1000, retention_bytes=2500))
         log.delete_old_segments(NOW_MS)
         first = log.segments.first.size_bytes
@@ -250,7 +252,7 @@ class TestRetention:
 
 
 class TestNames:
-    def test_a_renamed_log_goes_on(self) -> None:
+    def test_a_renamed_log_continues(self) -> None:
         files = MemoryFileSystem()
         log = filled(files=files)
         log.rename("orders-0.abc-delete")

@@ -137,7 +137,7 @@ class TestSequences:
         assert refusal(log, terms, 3) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert add(log, terms, 2) == 0
 
-    def test_a_new_epoch_begins_anew(self) -> None:
+    def test_a_new_epoch_is_verified_from_its_own_first_sequence(self) -> None:
         log = new_log(BIG)
         begin(log, 0, epoch=1)
         terms = begin(log, 4, epoch=2)

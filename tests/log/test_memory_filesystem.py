@@ -22,7 +22,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, s
 Place = tuple[FileSystem, str]
 
 
-def test_reading_and_writing(place: Place) -> None:
+def test_appended_bytes_are_read_at_their_positions(place: Place) -> None:
     files, root = place
     path = f"{root}/f"
     file = files.open(path, create=True)
@@ -42,7 +42,7 @@ def test_reading_and_writing(place: Place) -> None:
     assert files.read_bytes(path) == b"aXc\0\0!"
 
 
-def test_names(place: Place) -> None:
+def test_a_directory_lists_its_names_in_order(place: Place) -> None:
     files, root = place
     files.make_directories(f"{root}/d/e")
     files.make_directories(f"{root}/d/e")

@@ -51,7 +51,7 @@ def test_unknown_releases_name_what_is_known(text: str) -> None:
         parse_metadata_version(text)
 
 
-def test_defaults_by_level() -> None:
+def test_default_feature_levels_follow_the_metadata_version() -> None:
     assert [default_level("transaction.version", level) for level in (23, 24, 30)] == [0, 2, 2]
     assert [default_level("kraft.version", level) for level in (20, 21)] == [0, 1]
     assert [default_level("share.version", level) for level in (27, 28, 30, 31)] == [0, 1, 1, 2]

@@ -70,7 +70,7 @@ def test_a_new_isr_is_no_new_election() -> None:
     assert leads.partition.isr == (1,)
 
 
-def test_leadership_moves() -> None:
+def test_a_new_leader_leads_and_the_old_one_follows() -> None:
     base = image_of(topic([1, 2]))
     (old,) = changes(base, [change(leader=2)], 1)
     (new,) = changes(base, [change(leader=2)], 2)

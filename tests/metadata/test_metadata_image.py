@@ -107,7 +107,9 @@ def test_a_snapshot_gives_the_image_back_and_changes_nothing(seed: int) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000), st.integers(0, 10_000))
-def test_a_snapshot_tells_every_difference_to_what_was_there(before: int, after: int) -> None:
+def test_a_snapshot_contains_every_difference_from_the_image_before(
+    before: int, after: int
+) -> None:
     old, new = image_of(history(before, 50)), image_of(history(after, 50))
     delta = MetadataDelta(old)
     delta.begin_snapshot()

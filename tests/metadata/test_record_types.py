@@ -282,7 +282,7 @@ def test_log_image_snapshot_image(case: Case) -> None:
     [(EndTransactionRecord(), {"topic"}), (AbortTransactionRecord(reason="r"), set())],
     ids=["end", "abort"],
 )
-def test_transaction_markers_through_the_log(end: Message, expected: set[str]) -> None:
+def test_metadata_transaction_records_survive_the_log(end: Message, expected: set[str]) -> None:
     topic = TopicRecord(name="topic", topic_id=T)
     written = [LEVEL, BeginTransactionRecord(name="n"), topic, end]
     records = [through_the_log(record) for record in written]

@@ -23,7 +23,9 @@ from spindle.protocol.metadata_frame import frame, parse_frame
     ("level", "register", "partition"),
     [(7, 1, 0), (8, 2, 0), (16, 2, 0), (17, 3, 1), (22, 3, 1), (23, 3, 2), (29, 3, 2), (30, 4, 2)],
 )
-def test_versions_by_level(level: int, register: int, partition: int) -> None:
+def test_record_versions_follow_the_metadata_version(
+    level: int, register: int, partition: int
+) -> None:
     assert record_version(RegisterBrokerRecord(), level) == register
     assert record_version(PartitionRecord(), level) == partition
     assert record_version(PartitionChangeRecord(), level) == partition

@@ -63,7 +63,7 @@ def standalone_voters() -> VoterSet:
     return VoterSet([Voter(ReplicaKey(1, directory_id), (endpoint,))])
 
 
-def test_names() -> None:
+def test_snapshot_file_names_are_composed_and_parsed() -> None:
     name = "00000000000000000290-0000000001.checkpoint"
     assert snapshot_file_name(ID) == name
     assert parse_snapshot_file_name(name) == ID
@@ -140,7 +140,7 @@ def damaged() -> list[tuple[str, bytes, str]]:
 @pytest.mark.parametrize(
     ("data", "finding"), [d[1:] for d in damaged()], ids=[d[0] for d in damaged()]
 )
-def test_damage_is_found(data: bytes, finding: str) -> None:
+def test_a_damaged_snapshot_is_refused(data: bytes, finding: str) -> None:
     with pytest.raises(CorruptLog, match=finding):
         list(read_snapshot(data, "x"))
 

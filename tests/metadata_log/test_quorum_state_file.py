@@ -43,12 +43,16 @@ RECORDED = [
 
 
 @pytest.mark.parametrize(("kraft_version", "state", "data"), RECORDED)
-def test_written_as_recorded(kraft_version: int, state: ElectionState, data: bytes) -> None:
+def test_the_quorum_state_is_written_as_by_kafka(
+    kraft_version: int, state: ElectionState, data: bytes
+) -> None:
     assert encode_quorum_state(state, kraft_version) == data
 
 
 @pytest.mark.parametrize(("kraft_version", "state", "data"), RECORDED)
-def test_read_as_recorded(kraft_version: int, state: ElectionState, data: bytes) -> None:
+def test_the_quorum_state_of_kafka_is_read(
+    kraft_version: int, state: ElectionState, data: bytes
+) -> None:
     assert decode_quorum_state(data, "quorum-state") == state
 
 

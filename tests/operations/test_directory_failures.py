@@ -7,7 +7,7 @@ from spindle.operations.execution.directory_failures import DirectoryFailures
 ALL = (1, 2)
 
 
-def test_only_directories_that_fail_after_the_first_look_are_told() -> None:
+def test_only_directories_that_fail_after_the_first_check_are_reported() -> None:
     failures = DirectoryFailures()
     assert failures.see({1: ["/old"]}, ALL) == []
     assert failures.see({1: ["/old", "/b"], 2: ["/a"]}, ALL) == ["1:/b", "2:/a"]
@@ -15,7 +15,7 @@ def test_only_directories_that_fail_after_the_first_look_are_told() -> None:
     assert failures.still_offline() == ["1:/b", "2:/a"]
 
 
-def test_a_directory_that_comes_back_is_told_again_when_it_fails_again() -> None:
+def test_a_directory_that_comes_back_is_reported_again_when_it_fails_again() -> None:
     failures = DirectoryFailures()
     failures.see({1: ["/old"]}, ALL)
     assert failures.see({2: ["/a"]}, ALL) == ["2:/a"]

@@ -48,7 +48,7 @@ def found_between(usable: int, copied: int | None, fill: float) -> dict[Replica,
     return overfilling(BETWEEN, moves_under_way(TO_BROKER_3, described), described, fill)
 
 
-def test_copies_go_on_while_their_directory_has_room_for_the_rest() -> None:
+def test_copies_continue_while_their_directory_has_room_for_the_rest() -> None:
     for fill, usable in ((0.9, 160), (0.9, 500), (1.0, 90), (0.9, -1)):
         assert found_inside(usable, 10, fill) == {}
         assert found_between(usable, 10, fill) == {}
@@ -163,7 +163,7 @@ def test_a_copy_out_of_a_cordoned_directory_is_cancelled_while_the_cordon_is_rem
     assert [event.event for event in told] == ["moving", "wentOffline", "givenUp"]
 
 
-def test_a_directory_that_fails_during_an_execution_is_told(
+def test_a_directory_that_fails_during_an_execution_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told = wait_for(FillingCluster(is_inside=True), INSIDE, monkeypatch)

@@ -149,7 +149,7 @@ def test_counts_of_compacted_batches_are_exact_also_where_the_range_cuts_them(
             row_count(writer, endingOffsets=offsets)
 
 
-def test_counts_within_times(writer: ReplicaWriter) -> None:
+def test_rows_are_counted_within_the_wanted_times(writer: ReplicaWriter) -> None:
     times = [5, 1, 9, 3, 7, 2, 8, 4, 6, 0]
     writer.append(build_batch([SimpleRecord(b"", b"", time + 100) for time in times]))
     for least in range(98, 112, 3):

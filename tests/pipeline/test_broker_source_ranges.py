@@ -115,7 +115,7 @@ def test_max_records_splits_evenly() -> None:
     ("total_bytes", "tasks"),
     [(0, 1), (4 * MIB - 1, 1), (4 * MIB, 4), (400 * MIB, 7), (2048 * MIB, 8), (10_000 * MIB, 40)],
 )
-def test_number_of_tasks(total_bytes: int, tasks: int) -> None:
+def test_the_number_of_tasks_follows_size_and_cores(total_bytes: int, tasks: int) -> None:
     assert tasks_for(total_bytes, cores=4) == tasks
 
 

@@ -118,7 +118,7 @@ def per_partition(**offsets: int) -> str:
         ({"maxRecordsPerPartition": "30"}, [(0, 0, 20), (0, 20, 40), (1, 0, 20), (1, 20, 40)]),
     ],
 )
-def test_planned_ranges(
+def test_offsets_and_limits_become_planned_ranges(
     broker: WireBroker, given: dict[str, str], planned: list[tuple[int, int, int]]
 ) -> None:
     assert plan(broker, **given) == planned
@@ -184,7 +184,7 @@ def test_sizes_that_may_not_be_asked_do_not_stop_a_read(broker: WireBroker) -> N
     assert plan(broker) == [(0, 0, 40), (1, 0, 40)]
 
 
-def test_nobody_answers(broker: WireBroker) -> None:
+def test_planning_retries_before_it_reports_that_no_broker_answers(broker: WireBroker) -> None:
     parsed = options(broker, **{"kafka.bootstrap.servers": "127.0.0.1:1"})
     pauses: list[float] = []
     with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1"):
@@ -239,7 +239,7 @@ def test_columns_shrink_the_rows(broker: WireBroker) -> None:
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_compressed_batches(broker: WireBroker, codec: int) -> None:
+def test_batches_of_every_codec_are_read(broker: WireBroker, codec: int) -> None:
     broker.log("packed", 0).append(numbered_batch(0, 50, codec=codec))
     assert [row["value"] for row in rows(broker, subscribe="packed")] == [
         b"v%d" % n for n in range(50)
@@ -435,7 +435,7 @@ def test_records_removed_during_the_read(broker: WireBroker) -> None:
         assert len(result) < 400
 
 
-def test_a_truncated_log(broker: WireBroker) -> None:
+def test_offsets_behind_a_truncated_log_are_data_loss(broker: WireBroker) -> None:
     task = planned(broker, 45, 50)
     with pytest.raises(DataLoss, match="offsets 45 to 49"):
         list(read_ranges(options(broker), task))
@@ -456,7 +456,7 @@ def test_a_leader_that_contradicts_itself(broker: WireBroker) -> None:
         offsets(read_ranges(options(broker), task))
 
 
-def test_a_topic_made_anew(broker: WireBroker) -> None:
+def test_a_topic_that_was_created_again_is_not_read_as_the_old_one(broker: WireBroker) -> None:
     task = (OffsetRange(TopicPartition("a", 0), b"id of the former", 0, 40),)
     with pytest.raises(DataLoss, match="deleted and created again"):
         list(read_ranges(options(broker), task))

@@ -73,7 +73,7 @@ def assert_is_short(error: BaseException) -> None:
 
 
 @pytest.mark.full
-def test_rows_and_schema(spark: Any, broker: WireBroker) -> None:
+def test_the_source_returns_kafkas_schema_and_rows(spark: Any, broker: WireBroker) -> None:
     rows = load(spark, broker, includeHeaders="true")
     assert rows.schema.simpleString() == (
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
@@ -108,7 +108,7 @@ def test_options_decide_columns_and_tasks(spark: Any, broker: WireBroker) -> Non
 
 
 @pytest.mark.full
-def test_an_empty_read(spark: Any, broker: WireBroker) -> None:
+def test_an_empty_range_returns_no_rows(spark: Any, broker: WireBroker) -> None:
     assert load(spark, broker, endingOffsets='{"a": {"0": 0, "1": 0}}').count() == 0
 
 

@@ -48,7 +48,7 @@ every_source = pytest.mark.parametrize("parse", [*BATCHES, stream_read])
         ("assign", ' {"a": [1, 0, 1]} ', Assign((A0, A1))),
     ],
 )
-def test_selections(
+def test_options_select_topics(
     parse: Callable[[Mapping[str, str]], Any], name: str, value: str, selection: Selection
 ) -> None:
     assert parse(SERVERS | {name: value}).selection == selection
@@ -95,7 +95,7 @@ def test_selections_that_are_refused(
         ({"startingTimestamp": str(MAX_OFFSET)}, AtTime(MAX_OFFSET)),
     ],
 )
-def test_starts(
+def test_options_set_the_start_of_a_read(
     parse: Callable[[Mapping[str, str]], Any], options: dict[str, str], limit: OffsetLimit
 ) -> None:
     assert parse(REQUIRED | options).start == limit
@@ -164,7 +164,7 @@ def test_times_that_are_refused(parse: Callable[[Mapping[str, str]], Any], text:
          "option kafka.request.timeout.ms is '1_000', want an integer from 1 to 2147483647"),
     ],
 )  # fmt: skip
-def test_values_that_are_refused(
+def test_malformed_values_are_refused(
     parse: Callable[[Mapping[str, str]], Any], options: dict[str, str], complaint: str
 ) -> None:
     with pytest.raises(ValueError, match=re.escape(complaint)):
@@ -207,13 +207,13 @@ def test_limits_of_a_batch_that_are_refused(
         ({"endingTimestamp": "7", "endingOffsets": "latest"}, AtTime(7)),
     ],
 )
-def test_ends(
+def test_options_set_the_end_of_a_read(
     parse: Callable[[Mapping[str, str]], Any], options: dict[str, str], limit: OffsetLimit
 ) -> None:
     assert parse(REQUIRED | options).stop == limit
 
 
-def test_options_without_effect_are_told_with_the_one_that_they_resemble() -> None:
+def test_options_without_effect_are_reported_with_the_most_similar_option() -> None:
     given = REQUIRED | {
         "startingOffset": "earliest",
         "include_headers": "true",

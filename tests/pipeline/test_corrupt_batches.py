@@ -204,7 +204,7 @@ def test_only_the_corrupt_batch_is_left_out(
 
 
 @pytest.mark.parametrize("damage", UP_TO_AN_INDEX_ENTRY)
-def test_after_a_corrupt_length_the_read_goes_on_at_the_next_index_entry(
+def test_after_a_corrupt_length_the_read_continues_at_the_next_index_entry(
     replica: Path, damage: Damage
 ) -> None:
     base, batch = damage(replica)

@@ -213,7 +213,7 @@ def test_a_schema_that_cannot_read_what_was_decided_is_refused(delta_exports: Ex
 
 
 @pytest.mark.parametrize(("kind", "number"), [("letters", 0), ("table", 0), ("letters", 2)])
-def test_of_two_runs_at_a_time_one_is_refused(
+def test_one_of_two_simultaneous_runs_is_refused(
     delta_exports: Exports, kind: str, number: int
 ) -> None:
     schema = "id STRING" if kind == "table" else SCHEMA

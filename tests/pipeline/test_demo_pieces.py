@@ -89,7 +89,7 @@ def test_event_times_stay_in_the_year(flights: pa.Table) -> None:
     assert pa.compute.max(times).as_py() < 1_388_620_800_000
 
 
-def test_airlines_have_names() -> None:
+def test_airlines_are_shown_by_name() -> None:
     airlines = read_airlines()
     assert airlines["UA"] == "United Air Lines Inc."
     assert len(airlines) == 16
@@ -118,7 +118,9 @@ def test_a_fingerprint_does_not_depend_on_order(records: list[FlightRecord], see
 
 
 @given(records=SOME_RECORDS.filter(bool), index=st.integers(0, 19), field=st.integers(0, 2))
-def test_any_change_shows(records: list[FlightRecord], index: int, field: int) -> None:
+def test_any_changed_record_changes_the_fingerprint(
+    records: list[FlightRecord], index: int, field: int
+) -> None:
     changed = records.copy()
     victim = changed[index % len(records)]
     changed[index % len(records)] = (

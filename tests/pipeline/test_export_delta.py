@@ -56,7 +56,7 @@ def test_a_new_partition_is_read_whole() -> None:
 
 
 @pytest.mark.parametrize(("end", "expected"), [(0, [(0, 9)]), (3, [(3, 9)]), (9, []), (20, [])])
-def test_the_next_run_goes_on_where_the_table_ends(
+def test_the_next_run_continues_where_the_table_ends(
     end: int, expected: list[tuple[int, int]]
 ) -> None:
     assert remaining([piece(0, 9)], Coverage(0, end)) == expected

@@ -211,7 +211,7 @@ def is_exported(table_format: TableFormat, path: Path, before_commit: Callable[[
 
 
 @every_format
-def test_of_runs_that_create_a_table_at_the_same_moment_one_is_in_it(
+def test_only_one_of_two_runs_that_create_a_table_is_in_it(
     tmp_path: Path, table_format: TableFormat
 ) -> None:
     for number in range(5):
@@ -243,7 +243,7 @@ def test_the_second_of_two_runs_at_the_same_time_is_refused(
 
 
 @every_format
-def test_runs_of_other_topics_and_of_older_offsets_go_on_at_the_same_time(
+def test_runs_of_other_topics_and_of_older_offsets_continue_at_the_same_time(
     tmp_path: Path, table_format: TableFormat
 ) -> None:
     path = tmp_path / "table"
@@ -549,7 +549,7 @@ def test_a_table_may_begin_at_the_end_of_an_empty_topic(
 
 
 @every_format
-def test_of_two_topics_of_one_name_that_are_exported_at_once_only_one_is_in_the_table(
+def test_only_one_of_two_topics_of_one_name_is_in_the_table(
     tmp_path: Path, table_format: TableFormat
 ) -> None:
     path = tmp_path / "table"

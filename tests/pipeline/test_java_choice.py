@@ -29,12 +29,14 @@ def no_bundled_java(monkeypatch: pytest.MonkeyPatch) -> None:
     ("text", "expected"),
     [("17.0.15", (17, 0, 15)), ("21", (21, 0, 0)), ("1.8.0_402", (1, 8, 0)), ("x", None)],
 )
-def test_versions(tmp_path: Path, text: str, expected: tuple[int, int, int] | None) -> None:
+def test_the_version_of_java_is_read_from_its_output(
+    tmp_path: Path, text: str, expected: tuple[int, int, int] | None
+) -> None:
     assert java_version(fake_java(tmp_path / "j", text) / "bin" / "java") == expected
     assert java_version(tmp_path / "none") is None
 
 
-def test_java_home_goes_first(tmp_path: Path) -> None:
+def test_java_home_is_preferred(tmp_path: Path) -> None:
     home = fake_java(tmp_path / "home", "21.0.3")
     other = fake_java(tmp_path / "path", "17.0.1")
     chosen = choose_java({"JAVA_HOME": str(home), "PATH": str(other / "bin")})
@@ -44,7 +46,7 @@ def test_java_home_goes_first(tmp_path: Path) -> None:
     assert chosen.options == ()
 
 
-def test_the_release_file_tells_the_version_without_a_start(tmp_path: Path) -> None:
+def test_the_version_is_read_from_the_release_file_without_starting_java(tmp_path: Path) -> None:
     home = fake_java(tmp_path / "home", "11.0.2")
     (home / "release").write_text('IMPLEMENTOR="x"\nJAVA_VERSION="21.0.8"\n')
     assert choose_java({"JAVA_HOME": str(home)}).version == (21, 0, 8)

@@ -59,7 +59,7 @@ def test_the_plain_twin_is_xxh64() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.none() | st.binary(max_size=100), min_size=1, max_size=20), st.integers(0, 5))
-def test_hashes_of_bytes(values: list[bytes | None], skip: int) -> None:
+def test_bytes_are_hashed_with_xxh64(values: list[bytes | None], skip: int) -> None:
     column = pa.array(values, pa.binary()).slice(skip)
     expected = [SEED if value is None else xxh64(value, SEED) for value in values[skip:]]
     assert row_hashes([column]).tolist() == expected
@@ -67,7 +67,7 @@ def test_hashes_of_bytes(values: list[bytes | None], skip: int) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.none() | st.integers(-(2**40), 2**50), min_size=1, max_size=20))
-def test_hashes_of_times(values: list[int | None]) -> None:
+def test_times_are_hashed_with_xxh64(values: list[int | None]) -> None:
     column = pa.array(values, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
     expected = [
         SEED if value is None else xxh64(value.to_bytes(8, "little", signed=True), SEED)

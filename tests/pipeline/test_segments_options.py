@@ -120,7 +120,7 @@ def test_filters_narrow_each_other() -> None:
     assert not filters.wants(TopicPartition("t", 1))
 
 
-def test_bounds_on_offsets() -> None:
+def test_filters_on_offsets_limit_the_read() -> None:
     assert (
         narrow(PushedFilters(), [LessThanOrEqual(("offset",), 20)], KAFKA_COLUMNS).end_offset == 21
     )

@@ -90,7 +90,7 @@ def directories(tmp_path: Path) -> Directories:
 ALL_ROWS = [(partition, offset) for partition in (0, 1) for offset in range(1200)]
 
 
-def test_everything_is_one_task_when_it_is_small(directories: Directories) -> None:
+def test_a_small_read_is_one_task(directories: Directories) -> None:
     tasks = directories.plan()
     assert len(tasks) == 1
     assert directories.read(tasks) == ALL_ROWS
@@ -118,7 +118,7 @@ def test_no_task_has_more_records_than_allowed(directories: Directories) -> None
     assert directories.read(tasks) == ALL_ROWS
 
 
-def test_given_offsets(directories: Directories) -> None:
+def test_a_read_is_limited_by_given_offsets(directories: Directories) -> None:
     tasks = directories.plan(
         startingOffsets='{"topic":{"0":395,"1":-2}}', endingOffsets='{"topic":{"0":405,"1":3}}'
     )
@@ -130,7 +130,7 @@ def test_given_offsets(directories: Directories) -> None:
         directories.plan(endingOffsets='{"topic":{"0":1,"1":1,"7":1}}')
 
 
-def test_given_times(directories: Directories) -> None:
+def test_a_read_is_limited_by_given_times(directories: Directories) -> None:
     tasks = directories.plan(startingTimestamp=1_000_397, endingTimestamp=1_000_402)
     expected = [(partition, offset) for partition in (0, 1) for offset in range(397, 402)]
     assert directories.read(tasks) == expected
@@ -329,7 +329,7 @@ def test_a_broken_length_before_another_segment_is_corrupt(directories: Director
         directories.read(directories.plan())
 
 
-def test_batches_larger_than_the_buffer(tmp_path: Path) -> None:
+def test_batches_larger_than_the_buffer_are_read(tmp_path: Path) -> None:
     writer = ReplicaWriter(format_directory(tmp_path / "d1"), T0)
     writer.append_records(simple_records(3))
     writer.append_records([SimpleRecord(None, bytes(3_000_000), 5)] * 2, per_batch=2)

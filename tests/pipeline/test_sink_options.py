@@ -22,7 +22,7 @@ SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 HEADERS = "array<struct<key:string,value:binary>>"
 
 
-def test_defaults() -> None:
+def test_the_sink_is_exactly_once_by_default() -> None:
     options = sink_options(SERVERS)
     assert options.guarantee is DeliveryGuarantee.EXACTLY_ONCE
     assert (options.topic, options.codec, options.acks) == (None, 0, -1)

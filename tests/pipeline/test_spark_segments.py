@@ -125,7 +125,7 @@ def test_rows_have_the_schema_of_the_kafka_source(spark: Any, topic: Topic) -> N
 
 
 @pytest.mark.full
-def test_headers_and_nulls(spark: Any, tmp_path: Path) -> None:
+def test_headers_and_nulls_are_read(spark: Any, tmp_path: Path) -> None:
     writer = ReplicaWriter(format_directory(tmp_path / "d1"), TopicPartition("t", 0))
     writer.append_records(
         [SimpleRecord(None, None, -1), SimpleRecord(b"", b"v", 5, [("a", b"x"), ("b", None)])]

@@ -158,7 +158,7 @@ def test_a_repeated_batch_has_the_same_tasks_with_other_options_and_executors(
     assert cut_of(reader_of(kind, broker, tmp_path, **changed), planned) == before
 
 
-def test_a_repeated_batch_has_the_same_tasks_if_other_brokers_tell_no_sizes(
+def test_a_repeated_batch_has_the_same_tasks_if_other_brokers_report_no_sizes(
     kind: str, broker: WireBroker, replica: ReplicaWriter, planned: Json, tmp_path: Path
 ) -> None:
     before = cut_of(reader_of(kind, broker, tmp_path), planned)

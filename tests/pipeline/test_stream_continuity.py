@@ -27,7 +27,7 @@ def continue_stream(position: StreamPosition, available: AvailableOffsets) -> Co
     return continue_from(position, available, everything)
 
 
-def test_a_known_partition_goes_on_and_a_new_one_starts_at_its_beginning() -> None:
+def test_a_known_partition_continues_and_a_new_one_starts_at_its_beginning() -> None:
     continuation = continue_stream(StreamPosition({A0: 5}), AvailableOffsets({A0: 9, A1: 4}))
     assert continuation.backlog.start == {A0: 5, A1: 0}
     assert continuation.backlog.end == {A0: 9, A1: 4}

@@ -15,7 +15,7 @@ def test_the_lag_is_the_way_from_the_end_of_the_batch_to_the_end_of_the_log() ->
     assert offsets_behind_latest(progress(end, latest)) == OffsetsBehind(0, 5, 3.0, 9)
 
 
-def test_a_progress_without_offsets_tells_no_lag() -> None:
+def test_a_progress_without_offsets_has_no_lag() -> None:
     assert offsets_behind_latest(progress({"a": {"0": 5}}, None)) is None
     assert offsets_behind_latest({"endOffset": None, "latestOffset": None}) is None
     assert offsets_behind_latest(progress({}, {})) is None

@@ -154,7 +154,7 @@ def test_a_new_stream_starts_at_the_end_of_the_log(broker: WireBroker) -> None:
         ({"assign": '{"a": [1]}', **EARLIEST}, expected(1, 0, 20)),
     ],
 )  # fmt: skip
-def test_where_a_new_stream_starts(
+def test_a_new_stream_starts_at_the_configured_offsets(
     broker: WireBroker, given: dict[str, str], rows: list[Any]
 ) -> None:
     given = {"startingOffsetsByTimestampStrategy": "latest"} | given

@@ -73,11 +73,13 @@ def client(broker: WireBroker, pauses: list[float]) -> Iterator[WireClient]:
 # ---------------------------------------------------------------- transport
 
 
-def test_nobody_listens() -> None:
+def test_a_refused_connection_is_reported_without_an_error_number() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     address = HostPort("127.0.0.1", port)
-    with pytest.raises(ConnectionLost, match=f"cannot connect to 127.0.0.1:{port}"):
+    with pytest.raises(
+        ConnectionLost, match=f"cannot connect to 127.0.0.1:{port}: Connection refused$"
+    ):
         BlockingConnection.open(address, ClientSettings((address,)))
 
 
@@ -283,7 +285,7 @@ def test_an_old_broker_cannot_find_the_newest_timestamp() -> None:
             client.list_offsets({T0: MAX_TIMESTAMP})
 
 
-def test_directories_and_configurations(client: WireClient) -> None:
+def test_the_client_describes_directories_and_configurations(client: WireClient) -> None:
     (directory,) = client.describe_log_dirs({"t": [0]})[NODE_ID]
     assert directory.replicas[T0].size_bytes > 0
     assert client.describe_configs(ConfigResourceType.TOPIC, ["t"]) == {"t": {"k": "v"}}
@@ -405,7 +407,7 @@ def test_an_offset_out_of_range_is_for_the_reader_to_judge(
         runs(fetcher(client, broker), 0, 50)
 
 
-def test_a_topic_made_anew_is_not_taken_for_the_old_one(
+def test_a_topic_that_was_created_again_is_not_taken_for_the_old_one(
     client: WireClient, broker: WireBroker
 ) -> None:
     with pytest.raises(TopicReplaced, match="deleted and created again"):

@@ -27,12 +27,12 @@ def test_defaults_are_kafkas() -> None:
         ("PLAINTEXT://h:65535", (HostPort("h", 65535),)),
     ],
 )
-def test_bootstrap_servers(text: str, servers: tuple[HostPort, ...]) -> None:
+def test_bootstrap_servers_are_parsed(text: str, servers: tuple[HostPort, ...]) -> None:
     assert client_settings({"bootstrap.servers": text}).bootstrap_servers == servers
 
 
 @pytest.mark.parametrize("text", ["", " , ", "host", "host:", ":1", "h:0", "h:65536", "h:x"])
-def test_bad_bootstrap_servers(text: str) -> None:
+def test_malformed_bootstrap_servers_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"bootstrap\.servers"):
         client_settings({"bootstrap.servers": text})
 

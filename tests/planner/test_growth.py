@@ -115,7 +115,7 @@ def test_compaction_keeps_the_size_and_what_is_produced_is_counted() -> None:
     assert rates.produced_bytes_per_second / GIB_PER_HOUR == pytest.approx(5.0)
 
 
-def test_a_topic_that_was_created_again_begins_anew() -> None:
+def test_a_topic_that_was_created_again_starts_over() -> None:
     samples = []
     for hour in range(24):
         age = hour if hour < 12 else hour - 12

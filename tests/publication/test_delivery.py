@@ -98,7 +98,7 @@ def test_a_listener_being_served_from_the_disk_gets_nothing_else() -> None:
     assert delivery.is_behind(delivery.subscriptions[0])
 
 
-def test_a_log_that_begins_anew_is_loaded_by_all() -> None:
+def test_a_log_that_was_reset_is_loaded_by_all_listeners() -> None:
     delivery = Delivery(0)
     recorder = listening(delivery)
     delivery.appended([committed(0, 4)])
@@ -112,7 +112,7 @@ def test_a_log_that_begins_anew_is_loaded_by_all() -> None:
     assert recorder.heard == [(OffsetAndEpoch(50, 2), 1), (50, 50)]
 
 
-def test_the_own_leadership_is_told_after_everything_before_it() -> None:
+def test_the_own_leadership_is_announced_after_all_batches_before_it() -> None:
     delivery = Delivery(0)
     recorder = listening(delivery)
     me = LeaderAndEpoch(1, 3)
@@ -124,7 +124,7 @@ def test_the_own_leadership_is_told_after_everything_before_it() -> None:
     assert recorder.heard == [(0, 4), me]
 
 
-def test_the_newest_leader_is_told_only() -> None:
+def test_only_the_newest_leader_is_announced() -> None:
     delivery = Delivery(0)
     recorder = listening(delivery)
     delivery.leader_changed(LeaderAndEpoch(1, 3), 5)

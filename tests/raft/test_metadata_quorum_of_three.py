@@ -149,7 +149,7 @@ async def test_records_reach_every_node_and_survive_the_leader(tmp_path: Path) -
         await member.stop()
 
 
-async def test_a_leader_whose_disk_dies_stops_and_the_others_go_on(tmp_path: Path) -> None:
+async def test_a_leader_whose_disk_dies_stops_and_the_others_continue(tmp_path: Path) -> None:
     network = Network()
     members = [Member(node_id, tmp_path, network) for node_id in (1, 2, 3)]
     leader, _, last = await started(members)

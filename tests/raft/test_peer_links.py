@@ -17,7 +17,7 @@ from spindle.protocol.messages.api_versions import ApiVersionsResponse
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.messages.vote import VoteRequest, VoteResponse
 from spindle.raft import requests
-from spindle.raft.ready import Destination, Event, Request
+from spindle.raft.ready import Destination, Event, Request, RequestFailed
 from spindle.runtime.peers.links import PeerLinks
 from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, PeerUnavailable
 from spindle.runtime.quorum.messages import QuorumMessages
@@ -136,12 +136,12 @@ async def test_a_controller_warns_once_of_a_peer_that_it_cannot_ask(
         messages.send(Request(number, destination, message))
     await until(lambda: len(events) == 3)
     messages.close()
-    assert {event.is_unsupported_version for event in events} == {True}  # type: ignore[union-attr]  # all are failures
+    assert events == [RequestFailed(number, is_unsupported_version=True) for number in range(3)]
     (line,) = [record.message for record in caplog.records]
     assert line.endswith("the broker serves Fetch in versions 30 to 31")
 
 
-async def test_a_connection_that_the_peer_closed_meanwhile_is_made_anew() -> None:
+async def test_a_connection_that_the_peer_closed_meanwhile_is_opened_again() -> None:
     server = PeerServer(lambda request, version: FetchResponse())
     destination = await server.start()
     peers = PeerLinks("raft-client-1", 5)
@@ -157,7 +157,7 @@ async def test_a_connection_that_the_peer_closed_meanwhile_is_made_anew() -> Non
     await server.stop()
 
 
-async def test_a_peer_whose_process_has_ended_is_told_from_a_silent_one() -> None:
+async def test_a_peer_whose_process_has_ended_is_distinguished_from_a_silent_one() -> None:
     server = PeerServer(lambda request, version: None)
     destination = await server.start()
     peers = PeerLinks("raft-client-1", 5)
@@ -241,7 +241,7 @@ async def test_a_connection_with_an_answer_to_no_request_is_not_used_again() -> 
     await server.stop()
 
 
-async def test_nobody_there() -> None:
+async def test_a_refused_connection_is_reported_as_an_unavailable_peer() -> None:
     listener = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
     listener.close()

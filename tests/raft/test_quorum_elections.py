@@ -262,7 +262,7 @@ def test_a_node_that_voted_for_itself_starts_as_candidate() -> None:
     assert len(node.sent(VoteRequest)) == 2
 
 
-def test_a_follower_goes_on_following() -> None:
+def test_a_follower_continues_following() -> None:
     stored = ElectionState(3, 2, key(2), (1, 2, 3))
     node = NodeUnderTest(election=stored).start()
     assert node.role == "Follower"

@@ -310,7 +310,7 @@ def test_a_snapshot_is_fetched_in_pieces_and_takes_the_place_of_the_log() -> Non
     assert (asked.fetch_offset, asked.last_fetched_epoch) == SNAPSHOT
 
 
-def test_a_snapshot_that_does_not_hold_together_is_asked_for_anew_after_a_while() -> None:
+def test_a_corrupt_snapshot_is_requested_again_after_a_pause() -> None:
     node = loading()
     end = node.core.log.end
     node.answer(node.sent_to(3), chunk(b"abc", 0, 3))
@@ -350,7 +350,7 @@ def test_nothing_is_appended_while_the_disk_replaces_the_log() -> None:
 
 
 @pytest.mark.parametrize("error", [ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE])
-def test_a_snapshot_that_is_gone_is_asked_for_anew(error: ErrorCode) -> None:
+def test_the_log_is_fetched_again_if_the_snapshot_was_deleted(error: ErrorCode) -> None:
     node = loading()
     node.answer(node.sent_to(3), chunk(b"", 0, 0, error=error))
     node.wait(20)
@@ -369,7 +369,7 @@ def test_pieces_of_another_snapshot_or_place_are_ignored() -> None:
 # ---------------------------------------------------------------- membership
 
 
-def test_a_voter_with_another_address_tells_the_leader() -> None:
+def test_a_voter_with_another_address_reports_it_to_the_leader() -> None:
     node = follower(history=dynamic_history(1, 2, 3), endpoints_of_node=voter(8).endpoints)
     node.now_ms += 1900
     node.answer(the_fetch(node), fetched())
@@ -382,7 +382,7 @@ def test_a_voter_with_another_address_tells_the_leader() -> None:
     assert isinstance(node.sent_to(3).message, FetchRequest)
 
 
-def test_a_voter_as_recorded_tells_nothing() -> None:
+def test_a_voter_with_the_recorded_address_reports_nothing() -> None:
     node = follower(history=dynamic_history(1, 2, 3))
     for _ in range(6):
         node.answer(the_fetch(node), fetched())

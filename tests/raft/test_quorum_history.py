@@ -24,7 +24,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 
-def test_a_lasting_refusal_is_told_once_until_something_else_is_answered(
+def test_a_repeated_refusal_is_logged_once_until_the_response_changes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     core = NodeUnderTest().start().core

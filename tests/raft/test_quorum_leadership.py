@@ -315,7 +315,7 @@ def test_more_endpoints_of_the_same_leader_are_taken_up() -> None:
     assert node.core.leader_endpoints == more
 
 
-def test_an_old_leader_is_told_the_epoch() -> None:
+def test_an_old_leader_gets_the_new_epoch() -> None:
     node = NodeUnderTest(election=ElectionState(4, 3, None, ())).start()
     begin = requests.begin_quorum_epoch_request(CLUSTER_ID, 3, 2, endpoints(2), key(1))
     answer = partition(node.ask(begin, BeginQuorumEpochResponse))

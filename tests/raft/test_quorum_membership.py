@@ -133,7 +133,7 @@ def test_only_the_leader_of_a_reconfigurable_quorum_changes_it() -> None:
     assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
-def test_one_change_at_a_time() -> None:
+def test_a_voter_change_is_refused_while_another_one_runs() -> None:
     node = lone_leader()
     catch_up(node, 2)
     node.ask_later(add(2))
@@ -234,7 +234,7 @@ def test_a_removed_leader_resigns_when_its_removal_is_committed() -> None:
     assert node.role == "Resigned"
 
 
-def test_a_lost_leadership_is_told() -> None:
+def test_a_lost_leadership_is_reported() -> None:
     node = three()
     token = node.ask_later(remove(3))
     node.wait(100)

@@ -89,7 +89,7 @@ def test_it_does_not_wait_longer_than_asked() -> None:
     assert reply.read is None
 
 
-def test_a_replica_with_an_old_high_watermark_is_told_the_new_one() -> None:
+def test_a_replica_with_an_old_high_watermark_gets_the_new_one() -> None:
     node = lone_leader(old_log())
     answer = partition(node.ask(fetch(6, 2, high_watermark=5), FetchResponse))
     assert answer.high_watermark == 6

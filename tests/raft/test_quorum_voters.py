@@ -23,7 +23,7 @@ def test_a_dynamic_voter_with_a_new_directory_is_another_voter() -> None:
 
 
 @pytest.mark.parametrize(("count", "majority"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])
-def test_majority(count: int, majority: int) -> None:
+def test_a_majority_is_more_than_half_of_the_voters(count: int, majority: int) -> None:
     assert VoterSet(voter(i) for i in range(count)).majority == majority
 
 

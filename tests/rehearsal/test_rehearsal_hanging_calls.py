@@ -15,7 +15,7 @@ def test_a_call_that_hangs_is_given_up() -> None:
     returns.set()
 
 
-def test_a_call_that_fails_tells_so() -> None:
+def test_a_call_that_fails_reports_its_error() -> None:
     def fail() -> None:
         raise KafkaException("fenced")
 

@@ -120,9 +120,7 @@ async def test_a_swap_between_its_renames_is_finished_for_an_in_sync_replica() -
     assert len(values(broker.partition.log)) == 13
 
 
-async def test_of_two_current_logs_the_one_with_more_records_is_kept_and_the_other_put_aside() -> (
-    None
-):
+async def test_the_longer_one_of_two_current_logs_is_kept_and_the_other_put_aside() -> None:
     before = await caught_up()
     before.directories[1].store.promote_future(WHERE)
     broker = await after(before).start()
@@ -132,7 +130,7 @@ async def test_of_two_current_logs_the_one_with_more_records_is_kept_and_the_oth
     assert broker.assigned == [A]
 
 
-async def test_of_two_equal_logs_the_recorded_one_is_kept() -> None:
+async def test_the_recorded_one_of_two_equal_logs_is_kept() -> None:
     before = await caught_up()
     before.partition.log.truncate_to(12)
     before.directories[1].store.promote_future(WHERE)
@@ -141,7 +139,7 @@ async def test_of_two_equal_logs_the_recorded_one_is_kept() -> None:
     assert (broker.names(0), broker.names(1)) == (["orders-0-stray"], ["orders-0"])
 
 
-async def test_of_two_current_logs_the_one_of_the_later_epoch_is_kept() -> None:
+async def test_the_current_log_with_the_later_epoch_is_kept() -> None:
     before = await caught_up()
     future = before.directories[1].store.promote_future(WHERE)
     future.truncate_to(5)

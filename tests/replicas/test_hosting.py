@@ -53,7 +53,7 @@ def test_a_follower_that_is_elected_is_fed_no_more() -> None:
     assert s.partition().leader is not None
 
 
-def test_listeners_hear_when_leaderships_begin_and_end() -> None:
+def test_listeners_are_called_when_leaderships_begin_and_end() -> None:
     s = BrokerScenario()
     heard: list[bool] = []
     s.replicas.on_leadership(lambda partition, is_leader: heard.append(is_leader))
@@ -207,7 +207,7 @@ def test_a_leadership_is_waited_for_while_its_epoch_is_being_started() -> None:
     assert not s.replicas.must_wait("t", 0)
 
 
-def test_another_throttle_of_followers_is_told_to_their_fetchers_once() -> None:
+def test_another_throttle_of_followers_is_passed_to_their_fetchers_once() -> None:
     s = BrokerScenario()
     s.create("t", [2, 1])
     s.settings["t"] = topic_settings(throttled_as_follower=ThrottledPartitions(True, frozenset()))
@@ -262,7 +262,7 @@ GONE = directory_of(9, 9)
 
 
 @pytest.mark.parametrize("role", ["isr", "eligible_leader_replicas", "last_known_elr"])
-def test_a_lost_log_that_may_have_the_only_copy_of_records_is_not_made_anew(role: str) -> None:
+def test_a_lost_log_that_may_have_the_only_copy_of_records_is_not_created_empty(role: str) -> None:
     """With an empty log the replica could be elected, and the others would delete theirs."""
     s = BrokerScenario()
     s.cluster.create("t", [1, 2], directories=[[GONE, directory_of(2)]])

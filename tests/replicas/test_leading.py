@@ -112,7 +112,7 @@ def test_appends_that_wait_for_followers_fail_when_the_leadership_ends() -> None
     assert answer.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_appends_that_wait_go_on_when_the_same_broker_leads_on() -> None:
+def test_waiting_appends_continue_when_the_same_broker_leads_the_next_epoch() -> None:
     s = leading(1, 2)
     answer = s.append("a")
     s.change("t", leader=1)
@@ -169,7 +169,7 @@ def test_a_gap_in_the_sequence_is_refused() -> None:
 # -- followers
 
 
-def test_a_fetch_of_a_stranger_is_refused() -> None:
+def test_a_fetch_of_a_broker_without_a_replica_is_refused() -> None:
     s = leading(1, 2)
     assert s.follower_fetches(3, 0) == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert s.follower_fetches(3, 0, leader_epoch=-1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -297,7 +297,7 @@ def test_a_leader_that_missed_an_epoch_commits_only_what_is_fetched_in_the_new_o
     assert answer.code == ErrorCode.NONE
 
 
-def test_a_replica_whose_broker_registered_anew_joins_only_after_a_fetch() -> None:
+def test_a_replica_whose_broker_registered_again_joins_only_after_a_fetch() -> None:
     s = leading(1, 2)
     s.change("t", isr=[1])
     s.follower_fetches(2, 0)

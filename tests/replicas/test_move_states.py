@@ -22,7 +22,7 @@ def state_of(move: ReplicaMove) -> MoveState:
     return move.state
 
 
-def test_the_controller_is_told_once_both_logs_are_equal() -> None:
+def test_the_target_is_reported_to_the_controller_when_both_logs_are_equal() -> None:
     move = after(MoveEvent.CAUGHT_UP)
     assert state_of(move) is MoveState.VERIFYING
     assert move.step(MoveEvent.EQUAL) == (MoveAction.ASSIGN_TARGET,)

@@ -105,7 +105,7 @@ async def test_a_target_that_is_recorded_from_before_is_corrected_while_the_repl
     await broker.stop()
 
 
-async def test_a_move_goes_on_when_the_controller_accepts_a_target_recorded_before() -> None:
+async def test_a_move_continues_when_the_controller_accepts_a_target_recorded_before() -> None:
     broker = await new_broker()
     expected = await broker.fill()
     broker.is_deaf = True
@@ -489,16 +489,16 @@ async def move_until_dead(
 
 
 @pytest.mark.parametrize("loses_unsynced", [False, True], ids=["kill -9", "power failure"])
-@pytest.mark.parametrize("stretch_bytes", [900, COPIED_RANGE_BYTES])
+@pytest.mark.parametrize("range_bytes", [900, COPIED_RANGE_BYTES])
 @pytest.mark.parametrize("executor", [InlineExecutor, LateExecutor])
-async def test_a_crash_after_every_operation_loses_nothing_and_the_move_goes_on(
+async def test_a_crash_after_every_operation_loses_nothing_and_the_move_continues(
     loses_unsynced: bool,
-    stretch_bytes: int,
+    range_bytes: int,
     executor: type[InlineExecutor],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(unverified_ranges, "COPIED_RANGE_BYTES", stretch_bytes)
-    monkeypatch.setattr(unverified_ranges, "MIN_BYTES", stretch_bytes)
+    monkeypatch.setattr(unverified_ranges, "COPIED_RANGE_BYTES", range_bytes)
+    monkeypatch.setattr(unverified_ranges, "MIN_BYTES", range_bytes)
 
     async def crash(operations: int) -> bool:
         disks = Disks()

@@ -112,7 +112,7 @@ async def test_a_directory_that_fails_while_a_move_begins_leaves_no_future_log()
     await check_nothing_moves(broker)
 
 
-async def test_a_move_goes_on_whose_client_is_gone_while_it_begins() -> None:
+async def test_a_move_continues_although_its_client_has_disconnected() -> None:
     broker, executor, begin = await beginning()
     begin.cancel()
     await asyncio.gather(begin, return_exceptions=True)

@@ -75,7 +75,7 @@ async def test_a_log_that_is_copied_at_once_changes_its_place_when_the_rate_allo
     await broker.until_moved()
 
 
-async def test_a_raised_quota_lets_a_waiting_move_go_on() -> None:
+async def test_a_raised_quota_lets_a_waiting_move_continue() -> None:
     broker = await new_broker()
     await broker.fill()
     broker.quota.limit_bytes_per_s = 0
@@ -141,7 +141,7 @@ async def test_a_leadership_that_begins_during_a_move_is_in_the_epochs_of_the_mo
     await broker.append("on")
 
 
-async def test_retention_during_a_move_goes_on_in_the_moved_log() -> None:
+async def test_retention_during_a_move_continues_in_the_moved_log() -> None:
     broker = await new_broker()
     await broker.fill()
     await copied(broker)
@@ -155,7 +155,7 @@ async def test_retention_during_a_move_goes_on_in_the_moved_log() -> None:
     assert [offset for offset, _ in values(broker.partition.log)] == [7, 8, 9, 10, 11]
 
 
-async def test_retention_that_overtakes_the_copying_lets_the_copy_begin_anew_there() -> None:
+async def test_a_copy_starts_over_at_the_log_start_when_retention_overtakes_it() -> None:
     broker = await new_broker()
     await broker.fill()
     broker.quota.limit_bytes_per_s = 1500

@@ -1,4 +1,4 @@
-"""A copy is read back from the disk in stretches while the copying goes on."""
+"""A copy is read back from the disk in ranges while copying continues."""
 
 import pytest
 from log_builders import NOW_MS, batch, values
@@ -12,7 +12,7 @@ from spindle.replicas.moves.states import MoveState
 
 
 @pytest.fixture(autouse=True)
-def _short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unverified_ranges, "COPIED_RANGE_BYTES", 2500)
     monkeypatch.setattr(unverified_ranges, "MIN_BYTES", 1)
 
@@ -57,7 +57,7 @@ async def test_the_current_log_is_read_once(compared: list[tuple[str, int]]) -> 
     assert compared == []
 
 
-async def test_records_are_acknowledged_while_stretches_are_read_back() -> None:
+async def test_records_are_acknowledged_while_copied_ranges_are_read_back() -> None:
     broker = await MovingBroker(Disks(), new_cluster(), executor=LateExecutor).start()
     await broker.fill(40)
     await broker.begin()
@@ -107,7 +107,7 @@ async def test_a_bit_that_flips_in_the_current_log_after_it_was_copied_is_not_in
     assert values(broker.partition.log) == expected
 
 
-async def test_a_truncation_while_a_stretch_is_read_back_has_the_rest_compared(
+async def test_a_truncation_while_a_range_is_read_back_has_the_rest_compared(
     compared: list[tuple[str, int]],
 ) -> None:
     broker, target = await new_broker()
@@ -127,7 +127,7 @@ async def test_a_truncation_while_a_stretch_is_read_back_has_the_rest_compared(
     assert broker.replicas.moves.failed == 0
 
 
-async def test_retention_that_removes_a_stretch_does_not_end_the_move() -> None:
+async def test_retention_that_removes_a_copied_range_does_not_end_the_move() -> None:
     broker, target = await new_broker()
     target.hangs_at = "read_back"
     await broker.begin()
@@ -142,7 +142,7 @@ async def test_retention_that_removes_a_stretch_does_not_end_the_move() -> None:
     assert broker.replicas.moves.failed == 0
 
 
-async def test_a_copy_that_goes_on_after_a_restart_is_compared_with_the_current_log(
+async def test_a_copy_that_continues_after_a_restart_is_compared_with_the_current_log(
     compared: list[tuple[str, int]],
 ) -> None:
     broker, _ = await new_broker()
@@ -160,7 +160,7 @@ async def test_a_copy_that_goes_on_after_a_restart_is_compared_with_the_current_
 
 
 @pytest.mark.parametrize("disk", [0, 1])
-async def test_a_disk_that_fails_while_a_stretch_is_read_back_ends_the_move(disk: int) -> None:
+async def test_a_disk_that_fails_while_a_range_is_read_back_ends_the_move(disk: int) -> None:
     broker, target = await new_broker()
     target.hangs_at = "read_back"
     await broker.begin()

@@ -64,7 +64,7 @@ def refused(cache: Cache, asked: FetchRequest, version: int = NAMES) -> ErrorCod
     return caught.value.code
 
 
-def test_without_a_session() -> None:
+def test_a_fetch_with_epoch_minus_1_gets_no_session() -> None:
     cache = Cache()
     context = cache.open(request(epoch=-1, wanted={"a": [0]}), NAMES, 0)
     assert context.session_id == 0
@@ -83,7 +83,7 @@ def test_an_incremental_request_names_only_changes() -> None:
     assert context.partitions[PartitionKey("b", bytes(16), 0)].fetch_offset == 7
 
 
-def test_refusals() -> None:
+def test_a_refused_request_neither_ends_nor_advances_the_session() -> None:
     cache = Cache()
     session_id = cache.open(request(wanted={"a": [0]}), NAMES, 0).session_id
     assert refused(cache, request(999, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -126,7 +126,7 @@ def test_a_full_cache_serves_without_a_session_until_one_is_idle() -> None:
     assert refused(cache, request(old, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_only_news_is_told() -> None:
+def test_a_session_sends_only_changes() -> None:
     cache = Cache()
     context = cache.open(request(wanted={"a": [0]}), NAMES, 0)
     partition = context.partitions[PartitionKey("a", bytes(16), 0)]
@@ -137,7 +137,7 @@ def test_only_news_is_told() -> None:
     assert partition.is_news(4, 0)
 
 
-def test_the_epoch_wraps() -> None:
+def test_the_session_epoch_continues_at_1_after_the_maximum() -> None:
     cache = Cache()
     context = cache.open(request(wanted={"a": [0]}), NAMES, 0)
     assert context.session_id != 0
@@ -146,7 +146,7 @@ def test_the_epoch_wraps() -> None:
     assert context.session.epoch == 1
 
 
-def test_sessions_remember_only_so_many_partitions_together() -> None:
+def test_all_sessions_together_remember_a_limited_number_of_partitions() -> None:
     cache = Cache(max_partitions=5)
     first = cache.open(request(wanted={"a": [0, 1, 2]}), NAMES, 0)
     assert first.session_id != 0

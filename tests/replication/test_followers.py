@@ -156,7 +156,7 @@ def test_a_log_start_in_the_middle_of_a_batch_is_followed() -> None:
     assert content(log) == content(leader_log)
 
 
-def test_deleted_records_go_here_too_and_the_leader_is_told() -> None:
+def test_deleted_records_are_deleted_here_too_and_reported_to_the_leader() -> None:
     leader_log, log = new_log(), new_log()
     append(leader_log, 0, "a", "b", "c")
     commit(leader_log)
@@ -195,7 +195,7 @@ def test_a_longer_log_is_cut_to_the_leaders_end() -> None:
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_a_refused_partition_is_left_alone_for_a_while_and_the_others_go_on(
+def test_a_refused_partition_is_left_alone_for_a_while_and_the_others_continue(
     code: ErrorCode,
 ) -> None:
     logs, copies = [new_log(p) for p in range(2)], [new_log(p) for p in range(2)]
@@ -338,7 +338,7 @@ def test_a_partition_that_is_worked_on_is_not_worked_on_twice() -> None:
 @pytest.mark.parametrize(
     "code", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH]
 )
-def test_a_lost_session_begins_anew_with_everything(code: ErrorCode) -> None:
+def test_a_lost_session_starts_over_with_everything(code: ErrorCode) -> None:
     logs, copies = [new_log(p) for p in range(2)], [new_log(p) for p in range(2)]
     leader, follower = Leader(*logs), Follower(*copies)
     for partition in range(2):

@@ -129,7 +129,7 @@ def test_min_isr_is_capped_by_the_replica_count() -> None:
     assert append(state, 4)
 
 
-def test_a_fetch_of_a_stranger_changes_nothing() -> None:
+def test_a_fetch_of_a_broker_without_a_replica_changes_nothing() -> None:
     state = leader((1, 2), (1, 2))
     append(state, 5)
     assert not fetch(state, 9, 5)

@@ -173,7 +173,7 @@ class Broker:
         await asyncio.sleep(0)
 
 
-async def test_records_arrive_and_who_waits_for_them_is_told() -> None:
+async def test_arriving_records_wake_those_that_wait_for_them() -> None:
     broker = Broker(new_log(0), new_log(1), new_log(2))
     told: list[int] = []
     watcher = Watcher(lambda: told.append(broker.partitions[0].log.log_end_offset))
@@ -223,7 +223,7 @@ async def test_a_leader_that_is_away_is_asked_until_it_is_back() -> None:
     broker.fetchers.stop_all()
 
 
-async def test_a_session_that_the_leader_has_forgotten_is_begun_anew_at_once() -> None:
+async def test_a_session_that_the_leader_has_closed_is_replaced_at_once() -> None:
     broker = Broker(new_log(), replica_fetch_backoff_ms="60000")
     broker.follow()
     await broker.caught_up()
@@ -280,7 +280,7 @@ async def test_a_dead_directory_stops_its_replicas_alone(caplog: pytest.LogCaptu
     assert not caplog.records
 
 
-async def test_an_unexpected_error_is_logged_and_the_fetcher_goes_on(
+async def test_an_unexpected_error_is_logged_and_the_fetcher_continues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     complaints: list[str] = []
@@ -324,7 +324,7 @@ async def test_the_leaders_offsets_are_asked_for_when_the_log_starts_above() -> 
     broker.fetchers.stop_all()
 
 
-async def test_another_number_of_fetchers_spreads_the_replicas_anew() -> None:
+async def test_another_number_of_fetchers_spreads_the_replicas_again() -> None:
     broker = Broker(*(new_log(number) for number in range(4)))
     broker.follow()
     await broker.caught_up()

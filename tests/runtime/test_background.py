@@ -17,7 +17,7 @@ class Failures:
         self.told.append((context["message"], repr(context["exception"])))
 
 
-async def test_a_turn_that_fails_is_told_and_the_next_one_follows() -> None:
+async def test_a_turn_that_fails_is_reported_and_the_next_one_follows() -> None:
     failures = Failures()
     turns: asyncio.Queue[int] = asyncio.Queue()
     mended: list[int] = []
@@ -36,7 +36,7 @@ async def test_a_turn_that_fails_is_told_and_the_next_one_follows() -> None:
     assert task.cancelled()
 
 
-async def test_a_task_that_ends_with_an_exception_is_told_even_while_it_is_held() -> None:
+async def test_a_task_that_ends_with_an_exception_is_reported_even_while_it_is_held() -> None:
     failures = Failures()
 
     async def work() -> None:

@@ -27,7 +27,7 @@ async def test_brokers_register_with_a_controller_elsewhere_and_forward_to_it(
     assert sorted(p.leader_id for p in topic.partitions) == [2, 3]
 
 
-async def test_three_combined_nodes_go_on_without_the_active_controller(tmp_path: Path) -> None:
+async def test_three_combined_nodes_continue_without_the_active_controller(tmp_path: Path) -> None:
     homes = cluster_homes(tmp_path, [COMBINED] * 3)
 
     async with running_cluster(homes) as nodes:

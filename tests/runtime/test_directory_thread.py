@@ -132,7 +132,7 @@ async def test_the_first_cause_stays() -> None:
         assert [str(f.cause) for f in failures] == ["first"]
 
 
-async def test_stop_tells_of_a_thread_that_hangs() -> None:
+async def test_stop_reports_a_thread_that_hangs() -> None:
     gate = threading.Event()
     thread = DirectoryThread("/d", asyncio.get_running_loop(), lambda _: None)
     thread.submit_nowait(gate.wait)

@@ -50,7 +50,7 @@ def values(home: Home, **dynamic: str) -> BrokerValues:
     return BrokerValues(home.config(), {HIGH: "0.9", LOW: "0.8", **dynamic})
 
 
-async def test_each_crossing_is_told_once_and_logged_with_its_numbers(
+async def test_each_crossing_is_reported_once_and_logged_with_its_numbers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")

@@ -245,7 +245,7 @@ async def test_controllers_come_and_go_as_in_the_recorded_quorum(tmp_path: Path)
         assert quorum_state(quorum.directory(node_id))["data_version"] == 1
 
 
-async def test_a_voter_that_moved_tells_the_leader_its_new_address(tmp_path: Path) -> None:
+async def test_a_voter_that_moved_sends_the_leader_its_new_address(tmp_path: Path) -> None:
     quorum = Controllers(tmp_path)
 
     async def voter_ports() -> dict[int, int]:

@@ -90,7 +90,7 @@ async def test_appended_records_reach_waiting_fetches_without_a_read(
         assert reads == [0]
 
 
-async def test_a_follower_is_told_where_its_log_diverges(tmp_path: Path) -> None:
+async def test_a_follower_gets_the_offset_at_which_its_log_diverges(tmp_path: Path) -> None:
     async with pair(tmp_path) as p:
         await p.create()
         await p.client.produce("t", 0, batch_of(b"a"), acks=1)
@@ -101,7 +101,7 @@ async def test_a_follower_is_told_where_its_log_diverges(tmp_path: Path) -> None
         assert (await p.client.fetch("t", 0, 0, max_wait_ms=0)).high_watermark == 0
 
 
-async def test_fetches_of_strangers_and_of_the_past_are_refused(tmp_path: Path) -> None:
+async def test_fetches_of_unknown_replicas_and_old_epochs_are_refused(tmp_path: Path) -> None:
     async with pair(tmp_path) as p, fake_broker(p.node, 3) as stranger:
         await p.create()
         response = await p.link.ask(stranger.fetch(p.topic_id, 0))
@@ -239,7 +239,7 @@ async def test_deleted_records_are_waited_for_until_the_follower_has_deleted_the
         assert (done.error_code, done.low_watermark) == (0, 2)
 
 
-async def test_a_new_leader_does_not_tell_an_end_that_is_older_than_what_was_seen(
+async def test_a_new_leader_reports_no_end_offset_below_one_already_seen(
     tmp_path: Path,
 ) -> None:
     def latest() -> ListOffsetsRequest:
@@ -354,7 +354,7 @@ async def test_a_follower_learns_of_a_commit_that_another_follower_brought(tmp_p
         assert data.high_watermark == 1
 
 
-async def test_a_follower_that_waits_is_told_of_deleted_records(tmp_path: Path) -> None:
+async def test_a_waiting_follower_gets_the_new_log_start_after_a_deletion(tmp_path: Path) -> None:
     async with pair(tmp_path) as p:
         await p.create()
         await p.client.produce("t", 0, batch_of(b"a", b"b"), acks=1)

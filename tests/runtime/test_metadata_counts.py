@@ -113,7 +113,7 @@ def test_a_snapshot_changes_nothing_that_stays() -> None:
     assert story.numbers() == (2, 0, 2)
 
 
-def test_elections_by_their_kind() -> None:
+def test_elections_are_counted_by_kind() -> None:
     story = Story()
     story.publish(*CREATED, *(partition(A, n, -1, elr=[2]) for n in range(3)), partition(A, 3, 1))
     story.publish(change(0, 2), change(1, 3, recovery=1))

@@ -411,7 +411,7 @@ async def test_many_at_once_share_one_rendering_and_have_a_limit(
     assert calls["rendered"] <= 8
 
 
-async def test_a_taken_port_is_a_configuration_error() -> None:
+async def test_a_port_in_use_is_a_configuration_error() -> None:
     async with metrics_server() as (server, _):
 
         async def render() -> bytes:

@@ -147,7 +147,7 @@ async def test_a_foreign_partition_is_set_aside(tmp_path: Path) -> None:
         assert strays[0].startswith("other-7.")
 
 
-async def test_of_two_logs_of_a_partition_the_recorded_one_is_taken(tmp_path: Path) -> None:
+async def test_the_recorded_one_of_two_logs_of_a_partition_is_used(tmp_path: Path) -> None:
     """A directory was offline while the replica was made in another one, and is back."""
     home = Home(tmp_path).format()
 

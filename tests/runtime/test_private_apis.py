@@ -17,7 +17,7 @@ from spindle.protocol.messages.api_versions import ApiVersionsRequest
 PRIVATE = [api for api in APIS.values() if api.is_private]
 
 
-async def test_clients_do_not_hear_of_them(tmp_path: Path) -> None:
+async def test_private_apis_are_not_advertised_to_clients(tmp_path: Path) -> None:
     assert PRIVATE
     async with running(Home(tmp_path).format()) as node:
         for listener in ("PLAINTEXT", "CONTROLLER"):

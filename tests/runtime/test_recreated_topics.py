@@ -29,7 +29,7 @@ async def delete(client: Client, name: str) -> None:
     assert (await client.ask(request)).responses[0].error_code == 0
 
 
-async def test_a_fetch_that_waits_is_told_about_the_name(tmp_path: Path) -> None:
+async def test_a_waiting_fetch_gets_an_error_for_the_name(tmp_path: Path) -> None:
     async with (
         running(Home(tmp_path).format()) as node,
         connected(node) as client,

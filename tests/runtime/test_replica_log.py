@@ -15,7 +15,7 @@ from spindle.protocol.records.control import EndTransactionMarker, build_end_tra
 from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
 
 
-async def test_loading_goes_on_where_retention_has_moved_the_log_start(tmp_path: Path) -> None:
+async def test_loading_continues_where_retention_has_moved_the_log_start(tmp_path: Path) -> None:
     kind = DeleteRecordsRequest.DeleteRecordsTopic
     deletion = DeleteRecordsRequest(
         timeout_ms=5_000,
@@ -41,7 +41,7 @@ async def test_loading_goes_on_where_retention_has_moved_the_log_start(tmp_path:
         assert ([record.offset for record in first], rest) == ([0], [2])
 
 
-async def test_loading_goes_on_when_the_high_watermark_was_inside_a_compacted_gap(
+async def test_loading_continues_when_the_high_watermark_was_inside_a_compacted_gap(
     tmp_path: Path,
 ) -> None:
     """After a kill, the stored high watermark may be older than the last compaction."""

@@ -401,7 +401,7 @@ async def test_replication_takes_over_settings_while_it_runs(tmp_path: Path) -> 
         await cluster.replicated("t", [2, 3])
 
 
-async def test_a_follower_whose_directory_dies_leaves_the_isr_and_its_other_replicas_go_on(
+async def test_a_follower_whose_directory_dies_leaves_the_isr_and_its_other_replicas_continue(
     tmp_path: Path,
 ) -> None:
     async with started_cluster(tmp_path, 2) as cluster:

@@ -94,7 +94,7 @@ def test_a_client_hears_the_end_although_an_abandoned_thread_keeps_its_socket(sc
         pass
 
 
-def test_a_loan_that_an_abandoned_thread_has_not_used_is_ended(scene: Scene) -> None:
+def test_a_borrowed_socket_that_an_abandoned_thread_has_not_used_is_returned(scene: Scene) -> None:
     scene.executor.callback(None, LogDirectoryFailed("/d", "it hangs", 0))
     assert not scene.executor.loan.take_back()
 

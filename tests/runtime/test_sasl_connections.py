@@ -227,7 +227,7 @@ async def test_requests_that_come_with_the_last_token_are_those_of_the_user() ->
         await asyncio.gather(client.receive(), return_exceptions=True)
 
 
-async def test_a_session_that_is_renewed_goes_on_and_an_expired_one_ends(
+async def test_a_session_that_is_renewed_continues_and_an_expired_one_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock(monkeypatch)
@@ -451,7 +451,7 @@ async def test_strangers_with_unfinished_frames_are_closed_the_oldest_first(
     assert "of 127.0.0.1 on listener LOGIN" in lines[0]
 
 
-async def test_the_memory_of_a_large_frame_of_a_stranger_counts_as_it_grows() -> None:
+async def test_the_memory_of_a_large_frame_before_the_login_counts_as_it_grows() -> None:
     unauthenticated = UnauthenticatedConnections(4 * 64 * 1024)
 
     async with sasl_client(unauthenticated=unauthenticated) as (_, client):

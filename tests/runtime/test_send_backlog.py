@@ -22,7 +22,7 @@ class Sender:
         self.is_ended = True
 
 
-def test_all_bytes_are_counted_and_less_is_told() -> None:
+def test_all_bytes_are_counted_and_a_decrease_is_reported() -> None:
     unsent = SendBacklog(lambda: 0.0)
     told = []
     unsent.on_decrease = lambda: told.append(unsent.total_bytes)

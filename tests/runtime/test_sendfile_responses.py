@@ -230,7 +230,7 @@ def replace_records(partition: Partition) -> None:
 
 
 @pytest.mark.parametrize("change", [remove_all, rename, delete, truncate_above])
-async def test_an_answer_goes_on_while_its_file_is_renamed_removed_or_cut_behind_it(
+async def test_an_answer_continues_while_its_file_is_renamed_removed_or_cut_behind_it(
     tmp_path: Path,
     sends: Sends,
     monkeypatch: pytest.MonkeyPatch,

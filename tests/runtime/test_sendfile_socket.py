@@ -59,7 +59,7 @@ def test_several_jobs_send_what_a_slow_client_takes(pair: Pair) -> None:
     assert len(pair.handles) == 1
 
 
-def test_a_loan_that_was_taken_back_sends_nothing(pair: Pair) -> None:
+def test_a_borrowed_socket_that_was_taken_back_sends_nothing(pair: Pair) -> None:
     before = descriptors()
     loan = pair.borrow_socket()
     assert loan is not None

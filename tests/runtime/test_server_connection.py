@@ -190,7 +190,7 @@ async def test_thousands_of_requests_that_are_answered_at_once_can_wait_for_one(
     assert len(session.transport.sent) == 5_001
 
 
-async def test_no_answer_for_acks_0() -> None:
+async def test_acks_0_gets_no_response() -> None:
     session = Session()
     session.receive(frame(PRODUCE, b"1") + frame(METADATA, b"2"))
     session.server.waiting[0].set_result(None)

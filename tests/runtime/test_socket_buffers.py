@@ -39,7 +39,7 @@ def test_sizes_come_from_the_file(
     assert SocketBuffers.of(config) == (send_bytes, receive_bytes)
 
 
-def test_connections_inherit_them() -> None:
+def test_connections_inherit_the_buffer_sizes_of_the_listener() -> None:
     with accepted(SocketBuffers(30_000, 40_000)) as own:
         assert 30_000 <= own.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 60_000
         assert 40_000 <= own.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) <= 80_000

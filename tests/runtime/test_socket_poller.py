@@ -99,7 +99,7 @@ async def client_reads(pair: Pair, size_bytes: int) -> bytes:
     return await asyncio.to_thread(pair.received, size_bytes)
 
 
-async def test_other_jobs_run_while_one_waits_and_goes_on_as_the_client_reads(pair: Pair) -> None:
+async def test_other_jobs_run_while_one_waits_and_continues_as_the_client_reads(pair: Pair) -> None:
     async with sending_thread(pair, most_wait_s=FOR_EVER_S) as (thread, answer):
         answer.start()
         for number in range(50):

@@ -300,7 +300,7 @@ async def test_a_certificate_that_is_not_trusted_ends_both_sides_with_the_reason
     assert not pair.server.received
 
 
-async def test_a_peer_that_this_side_refuses_is_told_nothing_and_gets_no_byte_through() -> None:
+async def test_a_peer_that_this_side_refuses_gets_no_response_and_no_byte_through() -> None:
     def refuse(_: ssl.SSLObject) -> None:
         raise PeerRefused("no rule applies")
 

@@ -173,7 +173,7 @@ async def test_questions_during_a_request_are_sent_together() -> None:
         ((2, 1), ("NONE", "INVALID_PRODUCER_EPOCH")),
     ],
 )
-async def test_of_two_epochs_that_wait_the_lower_one_is_fenced(
+async def test_the_lower_one_of_two_waiting_epochs_is_fenced(
     epochs: tuple[int, int], codes: tuple[str, str]
 ) -> None:
     async with started_coordinators() as c:
@@ -197,7 +197,7 @@ async def test_to_add_and_to_verify_are_two_questions() -> None:
         assert [(await task)[A].name for task in tasks] == ["NETWORK_EXCEPTION", "NONE"]
 
 
-async def test_a_fenced_producer_is_told_as_an_old_epoch() -> None:
+async def test_a_fenced_producer_is_reported_as_an_old_epoch() -> None:
     async with started_coordinators() as c:
         c.codes = {A: ErrorCode.PRODUCER_FENCED, B: ErrorCode.TRANSACTION_ABORTABLE}
         assert await c.ask(A, B) == {

@@ -171,7 +171,7 @@ def test_a_delegation_token_logs_its_owner_in_until_it_ends() -> None:
         (lambda: scram_client("alice"), lambda: scram_server(iterations=100), "100 iterations"),
     ],
 )
-def test_scram_refuses_only_after_the_proof_and_tells_the_client_no_reason(
+def test_scram_refuses_only_after_the_proof_and_gives_the_client_no_reason(
     client: Callable[[], SaslExchange], server: Callable[[], ServerExchange], reason: str
 ) -> None:
     login, exchange = client(), server()

@@ -44,7 +44,7 @@ def test_a_token_without_an_id_is_tried_with_every_fitting_key() -> None:
     assert keys().claims(signed(CLAIMS, "two", {"alg": "ES256"})) == CLAIMS
 
 
-def test_an_unknown_key_is_told_apart_from_a_wrong_signature() -> None:
+def test_an_unknown_key_is_distinguished_from_a_wrong_signature() -> None:
     with pytest.raises(UnknownKey) as unknown:
         keys().claims(signed(CLAIMS, "three"))
     assert unknown.value.key_id == "three"

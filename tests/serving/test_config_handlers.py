@@ -131,7 +131,7 @@ async def test_a_resource_named_again_is_refused(services: BrokerServices) -> No
     assert (again.error_code, again.configs) == (ErrorCode.INVALID_REQUEST, [])
 
 
-def test_a_topic(services: BrokerServices) -> None:
+def test_a_topic_is_described_with_values_and_sources(services: BrokerServices) -> None:
     described = describe(services, TOPIC, "t", "retention.ms", "max.message.bytes")
     actual = {c.name: (c.value, c.config_source, c.read_only) for c in described.configs}
     assert actual == {"retention.ms": ("77", 1, False), "max.message.bytes": ("3000", 2, False)}
@@ -139,7 +139,7 @@ def test_a_topic(services: BrokerServices) -> None:
     assert described.configs[0].documentation is None
 
 
-def test_synonyms_and_documentation(services: BrokerServices) -> None:
+def test_synonyms_and_documentation_are_returned_if_requested(services: BrokerServices) -> None:
     options = {"include_synonyms": True, "include_documentation": True}
     described = describe(services, TOPIC, "t", "max.message.bytes", **options)
     (config,) = described.configs
@@ -201,7 +201,7 @@ def listed(services: BrokerServices, version: int, *kinds: int) -> list[tuple[in
     return [(r.resource_type, r.resource_name) for r in response.config_resources]
 
 
-def test_listing_resources(services: BrokerServices) -> None:
+def test_resources_with_settings_are_listed_by_type(services: BrokerServices) -> None:
     assert listed(services, 0) == [(METRICS, "m")]
     assert listed(services, 1, GROUP, TOPIC) == [(GROUP, "g"), (TOPIC, "t")]
     everything = listed(services, 1)
@@ -301,7 +301,9 @@ def test_a_sender_without_the_right_gets_no_errors_of_values(services: BrokerSer
     assert forwarded(services) == []
 
 
-async def test_the_older_api(services: BrokerServices) -> None:
+async def test_alter_configs_refuses_static_broker_keys_and_forwards_topics(
+    services: BrokerServices,
+) -> None:
     resources = [replaced(BROKER, "1", "node.id", "2"), replaced(TOPIC, "t", "retention.ms", "1")]
     request = AlterConfigsRequest(resources=resources, validate_only=True)
     response = await alter_configs(services, context(33), request)
@@ -325,7 +327,9 @@ def logger() -> Iterator[logging.Logger]:
     logger.setLevel(logging.NOTSET)
 
 
-def test_levels_of_loggers(services: BrokerServices, logger: logging.Logger) -> None:
+def test_levels_of_loggers_are_set_and_described(
+    services: BrokerServices, logger: logging.Logger
+) -> None:
     assert incremental(services, change(LOGGER, "1", NAME, "WARN")) == [(ErrorCode.NONE, None)]
     assert logger.level == logging.WARNING
     (config,) = describe(services, LOGGER, "1", NAME).configs

@@ -72,7 +72,7 @@ def test_a_read_committed_consumer_stops_before_an_open_transaction() -> None:
     assert values_in(s.fetch(0)) == ["plain", "open", "after"]
 
 
-def test_a_read_committed_consumer_is_told_which_transactions_were_aborted() -> None:
+def test_a_read_committed_consumer_gets_the_aborted_transactions() -> None:
     s = leading()
     s.append("gone", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     s.end_transaction(7, is_committed=False)
@@ -208,7 +208,7 @@ def test_a_replica_that_is_moved_away_answers_parked_fetches() -> None:
     assert code_of(s.fetched(token)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_disk_that_dies_while_it_reads_is_told() -> None:
+def test_a_disk_that_dies_while_it_reads_is_reported() -> None:
     s = leading()
     s.append("a")
     s.hold_disk()
@@ -218,7 +218,7 @@ def test_a_disk_that_dies_while_it_reads_is_told() -> None:
     assert code_of(s.fetched(token)) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_transaction_that_ended_while_the_replica_moved_is_told_at_once() -> None:
+def test_a_transaction_that_ended_while_the_replica_moved_is_reported_at_once() -> None:
     s = ServingScenario(directories=2)
     s.create("t", [1, 2])
     s.append("x", acks=1, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
@@ -264,7 +264,7 @@ def test_leader_epochs_of_consumers_are_held_against_the_metadata() -> None:
     assert code_of(s.fetch(0, leader_epoch=2)) == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_a_log_that_diverges_is_told_where() -> None:
+def test_a_diverging_follower_gets_the_offset_of_the_divergence() -> None:
     s = leading(1, 2)
     s.append("a", acks=1)
     s.change("t", leader=1)
@@ -274,13 +274,13 @@ def test_a_log_that_diverges_is_told_where() -> None:
     assert (values_in(partition), partition.high_watermark) == ([], -1)
 
 
-def test_an_unknown_topic_id_is_told_to_a_consumer_at_once() -> None:
+def test_an_unknown_topic_id_is_reported_to_a_consumer_at_once() -> None:
     s = leading()
     token = s.ask_fetch(0, topic_id=NOBODY)
     assert code_of(s.fetched(token)) == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_a_session_whose_topic_was_made_again_is_told_that_its_id_is_another() -> None:
+def test_a_session_whose_topic_was_created_again_gets_an_error_for_its_id() -> None:
     s = leading()
     begun = s.ask_fetch(0, session=(0, 0), max_wait_ms=0)
     session = s.answer(begun).session_id
@@ -316,7 +316,7 @@ def test_the_fetch_offset_of_a_follower_acknowledges_what_is_before_it() -> None
     assert code_of(s.produced(token)) == ErrorCode.NONE
 
 
-def test_a_follower_that_knows_a_later_epoch_waits_for_the_leader_to_hear_of_it() -> None:
+def test_a_fetch_with_a_later_epoch_waits_until_the_leader_has_it() -> None:
     s = leading(1, 2)
     s.append("a", acks=1)
     s.cluster.change("t", leader=1)
@@ -326,7 +326,7 @@ def test_a_follower_that_knows_a_later_epoch_waits_for_the_leader_to_hear_of_it(
     assert s.values(token) == ["a"]
 
 
-def test_a_follower_that_knows_a_new_topic_waits_for_the_leader_to_hear_of_it() -> None:
+def test_a_fetch_of_a_new_topic_waits_until_the_leader_has_it() -> None:
     s = leading(1, 2)
     s.cluster.create("u", [1, 2])
     token = s.ask_fetch(("u", 0), replica=2, leader_epoch=0)
@@ -336,7 +336,7 @@ def test_a_follower_that_knows_a_new_topic_waits_for_the_leader_to_hear_of_it() 
     assert s.values(token) == ["a"]
 
 
-def test_a_follower_is_told_of_the_later_epoch_that_its_leader_never_heard_of() -> None:
+def test_a_fetch_with_an_epoch_that_the_leader_never_gets_is_refused() -> None:
     s = leading(1, 2)
     token = s.ask_fetch(0, replica=2, leader_epoch=1, max_wait_ms=500)
     s.pass_time(500)
@@ -376,7 +376,7 @@ def test_a_follower_in_sync_is_not_throttled() -> None:
     assert s.values(s.ask_fetch(0, replica=2, leader_epoch=0)) == ["a"]
 
 
-def test_a_follower_is_told_at_once_that_records_were_deleted() -> None:
+def test_a_deletion_of_records_is_reported_to_a_follower_at_once() -> None:
     s = leading(1, 2)
     s.append("a", acks=1)
     begun = s.ask_fetch(1, replica=2, leader_epoch=0, session=(0, 0), max_wait_ms=0)
@@ -389,7 +389,7 @@ def test_a_follower_is_told_at_once_that_records_were_deleted() -> None:
 # -- sessions
 
 
-def test_a_session_tells_only_what_is_new() -> None:
+def test_a_session_sends_only_what_is_new() -> None:
     s = leading()
     s.create("u", [1])
     begun = s.ask_fetch(("t", 0), ("u", 0), session=(0, 0), max_wait_ms=0)
@@ -401,7 +401,7 @@ def test_a_session_tells_only_what_is_new() -> None:
     assert (s.topics(token), s.values(token)) == (["u"], ["a"])
 
 
-def test_a_partition_that_is_forgotten_is_told_no_more() -> None:
+def test_a_forgotten_partition_is_no_longer_in_responses() -> None:
     s = leading()
     s.create("u", [1])
     begun = s.ask_fetch(("t", 0), ("u", 0), session=(0, 0), max_wait_ms=0)
@@ -411,7 +411,7 @@ def test_a_partition_that_is_forgotten_is_told_no_more() -> None:
     assert s.waits(token)
 
 
-def test_an_unknown_session_and_a_wrong_epoch_are_told() -> None:
+def test_an_unknown_session_and_a_wrong_epoch_are_refused() -> None:
     s = leading()
     unknown = s.ask_fetch(session=(99, 1))
     assert s.answer(unknown).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -420,7 +420,7 @@ def test_an_unknown_session_and_a_wrong_epoch_are_told() -> None:
     assert s.answer(wrong).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
-def test_an_error_is_told_again_in_every_fetch_of_a_session() -> None:
+def test_an_error_is_repeated_in_every_response_of_a_session() -> None:
     s = leading()
     begun = s.ask_fetch(9, session=(0, 0))
     session = s.answer(begun).session_id

@@ -34,7 +34,7 @@ def test_one_fetch_has_a_limit() -> None:
     assert memory_of().ask(2**31 - 1, MIN_BYTES, is_prompt=False) == 50_000
 
 
-def test_when_much_is_granted_followers_get_little_until_it_is_given_back() -> None:
+def test_followers_get_little_memory_while_much_is_in_use() -> None:
     memory = FetchMemory(5_000_000, together_bytes=9_000_000)
     first = memory.grant(5_000_000)
     assert memory.grant(5_000_000) == SMALL_FETCH_BYTES

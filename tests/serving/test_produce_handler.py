@@ -77,19 +77,19 @@ def test_requests_that_are_not_answered_yet_keep_their_order() -> None:
 # -- which partition
 
 
-def test_an_unknown_topic_id_is_told_as_such() -> None:
+def test_an_unknown_topic_id_is_reported_as_such() -> None:
     s = leading()
     assert code_of(s.produce("a", topic_id=NOBODY)) == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_an_unknown_name_or_partition_is_told_as_such() -> None:
+def test_an_unknown_name_or_partition_is_reported_as_such() -> None:
     s = leading()
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert code_of(s.produce("a", topic="other", version=12)) == unknown
     assert code_of(s.produce("a", index=7)) == unknown
 
 
-def test_a_partition_that_another_broker_leads_is_told_with_its_leader() -> None:
+def test_a_partition_that_another_broker_leads_is_reported_with_its_leader() -> None:
     s = leading()
     s.change("t", leader=2)
     token = s.ask_produce("a", acks=1)
@@ -99,7 +99,7 @@ def test_a_partition_that_another_broker_leads_is_told_with_its_leader() -> None
     assert [(n.node_id, n.host) for n in s.answer(token).node_endpoints] == [(2, "host2")]
 
 
-def test_versions_before_10_are_not_told_the_leader() -> None:
+def test_versions_before_10_do_not_get_the_leader() -> None:
     s = leading()
     s.change("t", leader=2)
     token = s.ask_produce("a", acks=1, version=9)
@@ -230,7 +230,7 @@ def test_a_batch_that_is_sent_again_is_acknowledged_where_it_stands() -> None:
     assert s.values(s.ask_fetch(0)) == ["a", "b"]
 
 
-def test_a_gap_in_the_sequence_is_told_with_the_log_start() -> None:
+def test_a_gap_in_the_sequence_is_reported_with_the_log_start() -> None:
     s = leading(1)
     s.produce("a", producer_id=7, producer_epoch=0, base_sequence=0)
     produce = s.produce("b", producer_id=7, producer_epoch=0, base_sequence=3)

@@ -240,7 +240,7 @@ def test_errors_of_the_coordinator_by_version(
     assert s.partition().log.log_end_offset == 0
 
 
-def test_a_fenced_epoch_is_told_without_asking() -> None:
+def test_a_fenced_epoch_is_refused_without_asking_the_coordinator() -> None:
     s = TransactionScenario()
     s.write_marker(epoch=5)
     assert code(s, epoch=4) == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -260,7 +260,7 @@ def test_acks_0_that_is_not_verified_closes_the_connection() -> None:
     assert isinstance(s.answer(s.ask("a", acks=0)), ProtocolViolation)
 
 
-def test_a_disk_that_dies_meanwhile_is_told() -> None:
+def test_a_disk_that_dies_meanwhile_is_reported() -> None:
     s = TransactionScenario()
     s.coordinator.hold()
     token = s.ask("a")
@@ -270,7 +270,7 @@ def test_a_disk_that_dies_meanwhile_is_told() -> None:
     assert code_of(s.produced(token)) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_leadership_that_ends_meanwhile_is_told() -> None:
+def test_a_leadership_that_ends_meanwhile_is_reported() -> None:
     s = TransactionScenario()
     s.create("u", [1, 2])
     s.coordinator.hold()

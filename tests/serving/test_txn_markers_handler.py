@@ -183,7 +183,7 @@ def test_an_epoch_that_was_not_bumped_is_refused_from_version_2_on() -> None:
     assert only(s.codes(token)) == ErrorCode.NONE
 
 
-def test_a_marker_that_is_not_replicated_in_time_is_told_and_stays() -> None:
+def test_a_marker_that_is_not_replicated_in_time_is_reported_and_stays() -> None:
     s = MarkerScenario()
     s.begin()
     token = s.ask(marker(("t", 0)))
@@ -192,7 +192,7 @@ def test_a_marker_that_is_not_replicated_in_time_is_told_and_stays() -> None:
     assert s.partition().log.log_end_offset == 2
 
 
-def test_a_dead_disk_is_told_as_an_unknown_partition() -> None:
+def test_a_dead_disk_is_reported_as_an_unknown_partition() -> None:
     s = MarkerScenario()
     s.fail_disk()
     assert only(s.codes(s.ask(marker(("t", 0))))) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -205,7 +205,7 @@ def test_the_marker_of_a_group_goes_to_its_coordinator() -> None:
     assert s.groups.completed == [(3, PRODUCER, 1, 6, False, 2)]
 
 
-def test_a_group_coordinator_that_is_not_ready_is_told_as_a_partition_without_leader() -> None:
+def test_a_group_coordinator_that_is_not_ready_is_reported_as_a_partition_without_leader() -> None:
     s = MarkerScenario()
     expected: Sequence[tuple[ErrorCode, ErrorCode]] = (
         (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_LEADER_OR_FOLLOWER),

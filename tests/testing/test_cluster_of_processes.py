@@ -242,7 +242,7 @@ def test_a_stopped_broker_ends_in_order() -> None:
 
 
 @pytest.mark.full
-def test_a_paused_broker_is_fenced_and_goes_on() -> None:
+def test_a_paused_broker_is_fenced_and_continues() -> None:
     with Cluster(brokers=3) as cluster:
         cluster.create_topic("t")
         leader = cluster.wait_for_leader("t")

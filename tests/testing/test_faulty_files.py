@@ -79,7 +79,7 @@ def test_a_read_only_disk_refuses_writes_alone(tmp_path: Path, operation: int) -
         read(file_system, path)
 
 
-def test_only_syncs_fail(tmp_path: Path) -> None:
+def test_a_fault_of_syncs_leaves_other_operations_alone(tmp_path: Path) -> None:
     file_system, disk, path = faulty(tmp_path)
     file = file_system.open(f"{path}/a")
     disk.set(DiskFaults(errno.EIO, operations=frozenset([DiskOperation.SYNC])))

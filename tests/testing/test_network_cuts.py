@@ -82,7 +82,7 @@ def test_a_cut_in_one_direction_stops_replication(cluster: Cluster, direction: s
 
 @pytest.mark.full
 @pytest.mark.parametrize("how", ["stall", "break"])
-def test_clients_are_cut_off_and_replication_goes_on(cluster: Cluster, how: str) -> None:
+def test_clients_are_cut_off_and_replication_continues(cluster: Cluster, how: str) -> None:
     leader = cluster.wait_for_leader("t")
     cluster.cut_clients(leader, how=how)
     assert not answers(cluster, leader)
@@ -95,7 +95,7 @@ def test_clients_are_cut_off_and_replication_goes_on(cluster: Cluster, how: str)
 
 
 @pytest.mark.full
-def test_a_stalled_connection_goes_on_where_it_was(cluster: Cluster) -> None:
+def test_a_stalled_connection_continues_where_it_was(cluster: Cluster) -> None:
     leader = cluster.wait_for_leader("t")
     with client_of(cluster) as client:
         view = client.metadata(["t"])

@@ -66,7 +66,7 @@ def test_without_kafka():
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
 
 
-def test_a_topic_for_each_test(printed: str) -> None:
+def test_each_test_gets_a_topic_of_its_own(printed: str) -> None:
     passed = [line.split()[1] for line in printed.splitlines() if line.startswith("PASSED ")]
     assert passed == ["test_run.py::test_one", "test_run.py::test_two[a/b"], printed
 
@@ -97,7 +97,7 @@ def test_server(kafka_server, kafka_topic, number, tmp_path_factory):
 
 
 @pytest.mark.full
-def test_other_shapes(pytester: pytest.Pytester) -> None:
+def test_factories_start_clusters_of_other_shapes(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
 def test_factories(kafka_cluster_factory, kafka_server_factory, kafka_server):
@@ -114,7 +114,7 @@ def test_factories(kafka_cluster_factory, kafka_server_factory, kafka_server):
 
 
 @pytest.mark.full
-def test_an_existing_cluster(pytester: pytest.Pytester) -> None:
+def test_fixtures_use_an_existing_cluster_if_one_is_given(pytester: pytest.Pytester) -> None:
     from spindle.testing import Cluster
 
     pytester.makepyfile(

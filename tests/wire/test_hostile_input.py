@@ -186,7 +186,7 @@ def test_resets_in_the_middle_of_a_frame(node: Node) -> None:
             client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-def test_many_idle_connections(node: Node) -> None:
+def test_a_node_serves_clients_beside_many_idle_connections(node: Node) -> None:
     clients = [Connection(node) for _ in range(400)]
     try:
         for number, client in enumerate(clients):
@@ -270,7 +270,7 @@ def test_a_bad_batch_is_refused_and_the_connection_stays(
         assert produce_error(client.receive()) == 0
 
 
-def test_random_payloads(node: Node) -> None:
+def test_a_node_survives_random_payloads(node: Node) -> None:
     """Send seeded noise, and valid requests with changed bytes, each on its own connection."""
     noise = random.Random(20_26)
     valid = [

@@ -19,7 +19,7 @@ TakeAnswer: TypeAlias = Callable[[Sent | None, bytes], None]
 
 
 async def attack(host: str, port: int, case: Case, known: Known) -> int:
-    """Send a case on a connection of its own; the number of answers that were read.
+    """Send a case on a connection of its own; return the number of responses that were read.
 
     Raises:
         Finding: an answer is missing, out of order or cannot be read.

@@ -1,6 +1,6 @@
 """Batches with a correct CRC and hostile content, as any client with the right to write can send.
 
-Each pretends something that its records do not keep: they do not parse, unpack to far more than a
+The header of each contradicts its records: they do not parse, unpack to far more than a
 broker decodes, or have other counts, offsets and timestamps than the header says.
 """
 

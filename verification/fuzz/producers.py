@@ -1,4 +1,4 @@
-"""Transactional producers that break the rules: they share their ids, and answer for each other.
+"""Transactional producers that break the rules: they share ids, and send for each other.
 
 Random requests seldom open a transaction. These producers do, and then disturb it: with the epochs
 of former producers, batches and offsets of partitions that were not added, markers that no

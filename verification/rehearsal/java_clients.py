@@ -1,4 +1,4 @@
-"""Kafka's verifiable producer and consumer, which say in JSON what they were told."""
+"""Kafka's verifiable producer and consumer, which print the responses they get as JSON."""
 
 import json
 import subprocess

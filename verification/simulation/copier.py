@@ -40,7 +40,7 @@ class Copier:
     """One member; each of its lives is a new producer instance of one transactional id.
 
     Attributes:
-        copied: how many records it has copied, as far as it was told.
+        copied: how many records it has copied, as far as it knows.
     """
 
     def __init__(

@@ -451,7 +451,7 @@ class DiskNemesis:
         await asyncio.sleep(self._random.uniform(0.1, longest_s))
 
     async def _end(self, node: SimulatedNode) -> None:
-        """End the process, one time in three in order."""
+        """End the process: an orderly stop one time in three, else a kill."""
         if self._random.random() < 0.33:
             node.stop()
             with contextlib.suppress(TimeoutError):

@@ -26,7 +26,7 @@ class MetadataOracle:
     Attributes:
         newest: the newest image that any node has come to.
         end_offset: everything below was committed.
-        listeners: are told of every image that is newer than all before.
+        listeners: get every image that is newer than all before.
         record_listeners: are given all committed records once and in order, as long as none is
             missed.
     """
@@ -139,6 +139,6 @@ def _digest(records: Sequence[Message]) -> bytes:
 
 
 def _image_digest(image: MetadataImage) -> bytes:
-    """Of what a snapshot of the image would hold, in any order."""
+    """Return a digest of the records of a snapshot of the image, in any order."""
     frames = sorted(frame(r, type(r).LAST_VERSION) for r in snapshot_records(image))
     return blake2b(b"".join(frames), digest_size=8).digest()

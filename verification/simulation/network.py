@@ -30,7 +30,7 @@ class NetworkChances:
     """How rough the network is.
 
     Attributes:
-        latency_s: of a segment: at least and at most.
+        latency_s: the lowest and the highest latency of a segment.
         loss: probability that a segment has to be sent again.
         breaking: probability per segment that its connection breaks.
         silence: probability per segment that its connection carries nothing any more.

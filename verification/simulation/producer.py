@@ -35,7 +35,7 @@ class Producer:
     """Writes numbered records into one partition.
 
     Attributes:
-        acknowledged: how many records it was told are safe.
+        acknowledged: how many records the brokers have confirmed.
         partition: where it writes, topic and index.
         waits_for: what it is at, for whoever asks why it does not end.
     """

@@ -46,7 +46,7 @@ _SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """One node. `clock_rate` and `clock_offset_ms` tell how wrong its clock is."""
+    """One node. `clock_rate` and `clock_offset_ms` say how wrong its clock is."""
 
     node_id: int
     roles: tuple[str, ...]
@@ -100,7 +100,7 @@ class FaultRates:
         clock: a clock is set.
         loss: per segment: it is lost.
         breaking: per segment: its connection breaks.
-        silence: per segment: its connection carries nothing any more, and neither end is told.
+        silence: per segment: its connection carries nothing any more, without an error.
         hold_metadata: per delivery of committed metadata to a node: it is held back for a while,
             and delivered together with metadata that is committed meanwhile.
     """

@@ -81,7 +81,7 @@ def _check_log_start(findings: Collector, place: ReplicaPlace, log: LogRange) ->
 def _check_recovery_point(findings: Collector, place: ReplicaPlace, log: LogRange) -> None:
     """Report a recovery point below the end of a cleanly closed log, which was flushed.
 
-    At a follower's first gap it is normal: the follower has not yet asked its leader about the gap.
+    A follower's recovery point may be at a gap, until the follower has asked its leader about it.
     """
     point, end = place.checkpointed.recovery_point, log.end
     is_sound = not any(finding.kind.severity is Severity.ERROR for finding in findings.found)

@@ -110,7 +110,7 @@ def _check_quorum(findings: Collector, cluster: ReportedCluster) -> None:
     """Check that all voters follow the metadata log, by the clock of the leader."""
     quorum = cluster.quorum
     if isinstance(quorum, str):
-        evidence = f"no broker tells its state: {quorum}"
+        evidence = f"no broker reports its state: {quorum}"
         findings.add(FindingKind.BROKER_SILENT, "metadata quorum", evidence)
         return
     now_ms = max((voter.last_caught_up_ms for voter in quorum.voters), default=-1)

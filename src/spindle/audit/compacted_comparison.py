@@ -143,7 +143,7 @@ _comparing: list[_Comparing] = []
 def _compared(
     groups: Sequence[Sequence[AuditedReplica]], jobs: int, comparing: _Comparing
 ) -> list[Differences | None]:
-    """Return the differences in each group; None if its process was killed."""
+    """Return the differences of each group; None for a group whose process was killed."""
     if jobs == 1 or len(groups) < 2:
         return [comparing.differences(group) for group in groups]
     context = get_context("fork")

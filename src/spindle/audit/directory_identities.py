@@ -80,7 +80,7 @@ class IdentifiedRoot(NamedTuple):
 def compare_identities(findings: Collector, directories: Sequence[IdentifiedRoot]) -> None:
     """Compare the identities of log directories of one cluster with each other.
 
-    A broker epoch is given once in a cluster, to one run of a broker. So directories that were
+    Each broker epoch of a cluster belongs to one run of one broker. So directories that were
     closed by the same run are of the same node.
     """
     kind = FindingKind.DIRECTORY_IDENTITY

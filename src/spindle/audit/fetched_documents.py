@@ -15,7 +15,7 @@ from spindle.audit.spark_checkpoint_format import (
 
 
 def fetched_document(part: FetchedPart) -> dict[str, Any]:
-    """Return a part for JSON; its path is that of its replica."""
+    """Return the result of a part as a JSON object; the path is that of the replica."""
     return {
         "end": part.end_offset,
         "highWatermark": part.high_watermark,
@@ -32,10 +32,10 @@ def fetched_part(path: Path, document: Any) -> FetchedPart:
     """Return the part that a document holds.
 
     Args:
-        path: of the replica.
+        path: the path of the replica.
 
     Raises:
-        KeyError, TypeError, ValueError: it is no such document.
+        KeyError, TypeError, ValueError: it is not the document of a part.
     """
     return FetchedPart(
         int(document["end"]),

@@ -43,11 +43,11 @@ class RepairKind(Enum):
     DROP = "move the directory away once its records are known to be elsewhere"
     CHOOSE = "keep the copy that the metadata names, and move the other one away"
     IDENTITY = (
-        "restore the file from a backup, or write it anew: version, cluster.id and node.id as in "
+        "restore the file from a backup, or write it again: version, cluster.id and node.id as in "
         "the other directories of the node, and the directory.id that the metadata has for this "
         "one; leave the rest of the directory as it is"
     )
-    RESTART = "start the broker: it tells the controller where the replica is"
+    RESTART = "start the broker: it reports to the controller where the replica is"
     PASS_OVER = (
         "let consumers pass over the offsets of the batch, or delete the records up to it with "
         "`spindle topic delete-records`"
@@ -154,7 +154,7 @@ class FindingKind(Enum):
     REPLICA_DUPLICATE = (
         "replica-duplicate",
         Severity.ERROR,
-        "a replica was copied by hand, or a disk came back after its replicas were made anew",
+        "a replica was copied by hand, or a disk came back after its replicas were created again",
         _CHOOSE,
     )
     REPLICA_STRAY = (

@@ -114,7 +114,7 @@ class OffsetIndexChecks:
         self._found_at = np.full(positions.size, -1, np.int64)
 
     def skip(self, prefix: SoundPrefix) -> None:
-        """Begin after batches whose entries are known to be right."""
+        """Start checking after batches whose index entries are known to be right."""
         self._last_batch = prefix.last_position
         self._is_start[: prefix.starts_seen] = True
         self._found_at[: prefix.ends_seen] = self.positions[: prefix.ends_seen]
@@ -216,7 +216,7 @@ class TimeIndexChecks:
         self._greatest = _NOTHING_SEEN
 
     def skip(self, prefix: SoundPrefix) -> None:
-        """Begin after batches whose entries are known to be right."""
+        """Start checking after batches whose index entries are known to be right."""
         self._greatest = prefix.greatest_timestamp
         self._is_right[: prefix.times_seen] = True
         # The skipped entries point before the end of the offset index.

@@ -34,7 +34,7 @@ class ProgressFile:
         self._kept = kept
 
     def find(self, place: ReplicaPlace) -> AuditedReplica | None:
-        """Return the result of a replica; None without one, or if its files changed since."""
+        """Return the result of a replica; None if there is none, or its files changed."""
         try:
             return audited_replica(place, self._kept[self.fingerprint(place)])
         except (KeyError, TypeError, ValueError):

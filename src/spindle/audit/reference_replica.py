@@ -125,7 +125,7 @@ def add_difference(
         kind, reason = FindingKind.REPLICA_DIFFERS, f", which {right.reason}"
     else:
         kind = FindingKind.REPLICA_UNDECIDED
-        reason = ", and nothing known here tells which of them are right"
+        reason = ", and nothing known here shows which of them are right"
     findings.add(
         kind,
         replica.place.path,

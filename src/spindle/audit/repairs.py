@@ -160,7 +160,7 @@ class _Repairs:
                 return RepairStep(finding, note=repair.value)
 
     def _is_copied_again(self, finding: AuditFinding) -> bool:
-        """Return whether the replica has damage at which a rebuilding start would truncate it."""
+        """Return whether a start that rebuilds the indexes would truncate the replica at damage."""
         is_by_broker = finding.kind.repair in _BY_THE_BROKER
         return is_by_broker and bool(finding.replica) and finding.replica in self._copied
 

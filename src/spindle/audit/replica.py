@@ -52,7 +52,7 @@ class AuditedReplica:
     Attributes:
         topic_id: None if the directory does not name it.
         start_offset, end_offset: of the batches that were read.
-        latest_epoch: the newest leader epoch of a batch, -1 without one.
+        latest_epoch: the newest leader epoch of a batch, -1 if there is none.
         size_bytes, batch_count: of the batches that were read.
         digest: of the batches; None if the log changed in a way that leaves gaps in it.
         is_compacted: the log shows signs of compaction.

@@ -26,7 +26,7 @@ class ClosingState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointedOffsets:
-    """The entries of a partition in the checkpoint files of its log directory; None without one.
+    """The checkpoint entries of a partition in its log directory; None if there is none.
 
     Without a `cleaner-offset-checkpoint` that can be read (`has_cleaner_file`), nothing says
     whether a log was compacted.
@@ -45,7 +45,7 @@ class ReplicaPlace:
 
     Attributes:
         kind: current, future or stray.
-        node_id: None if the log directory does not tell it.
+        node_id: None if the log directory does not contain it.
         is_compacted: the topic's policy; None if it is not known.
         checks_records: the records are decoded, too.
     """

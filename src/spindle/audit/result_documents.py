@@ -35,7 +35,7 @@ def audited_replica(place: ReplicaPlace, document: Any) -> AuditedReplica:
     """Return the result that a document holds.
 
     Raises:
-        KeyError, TypeError, ValueError: it is no such document.
+        KeyError, TypeError, ValueError: it is not such a document.
     """
     topic_id, digest = document["topicId"], document["digest"]
     first_epoch_offset = document["firstEpochOffset"]

@@ -115,7 +115,7 @@ class SoundPrefix:
         starts_seen, ends_seen: entries of the offset index whose positions, and whose offsets,
             match these batches.
         times_seen: entries of the time index that name one of them.
-        greatest_timestamp: of these batches, -1 without one.
+        greatest_timestamp: of these batches, -1 if there is none.
         times_behind: ascending positions of the batches that the last of these entries name, after
             the last position in the offset index.
         is_whole: they are the whole segment, and all index entries match them.

@@ -25,7 +25,7 @@ from spindle.log.formats.transaction_index import AbortedTransaction
 
 
 def part_document(part: SegmentPart) -> dict[str, Any]:
-    """Return a part for JSON; the task has its paths."""
+    """Return the result of a part as a JSON object, without paths, which the task has."""
     transactions = part.transactions
     entries = transactions.entries
     return {
@@ -93,7 +93,7 @@ def batch_part(path: Path, document: Any) -> BatchPart:
     """Return the state of batches in a document.
 
     Raises:
-        KeyError, TypeError, ValueError: it is no such document.
+        KeyError, TypeError, ValueError: it is not such a document.
     """
     first, following = document["offsets"]
     runs = tuple(EpochRun(path, *run) for run in document["epochs"])
@@ -109,7 +109,7 @@ def segment_part(task: SegmentTask, document: Any) -> SegmentPart:
     """Return the part that a document holds.
 
     Raises:
-        KeyError, TypeError, ValueError: it is no such document.
+        KeyError, TypeError, ValueError: it is not such a document.
     """
     path = task.segment.path
     producers, transactions = document["producers"], document["transactions"]

@@ -84,7 +84,7 @@ class TaskAnswer:
 
     Attributes:
         hosts: the names and the address of the host where it ran.
-        parts: by the numbers of their units; None if the host does not see the log directory.
+        parts: the results by unit number; None if the host does not see the log directory.
     """
 
     hosts: tuple[str, ...]

@@ -23,7 +23,7 @@ _IMPLIED: Final[Mapping[int, int]] = {
 
 
 def _bit(operation: int) -> int:
-    """Return the bit of an operation, none for a number that this release does not know."""
+    """Return the bit of an operation; 0 for a number that this release does not know."""
     return 1 << operation if Operation.READ <= operation <= Operation.TWO_PHASE_COMMIT else 0
 
 
@@ -86,7 +86,7 @@ class Rules:
             self._ranges.pop(principal, None)
 
     def rights(self, principal: str, host: str) -> Iterator[Rights]:
-        """Return what applies to a principal that comes from a host."""
+        """Return the rights of a principal that connects from a host."""
         rights = self._rights
         for key in (
             (principal, host),

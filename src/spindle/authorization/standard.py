@@ -147,7 +147,7 @@ class StandardAuthorizer:
 
 
 def java_host_text(address: str) -> str:
-    """Return an address as Java writes it, because ACLs name hosts so.
+    """Return an address as Java writes it, because ACLs contain hosts in this form.
 
     An IPv6 address has eight groups without leading zeros. An IPv4-mapped IPv6 address is returned
     as IPv4.

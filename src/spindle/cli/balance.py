@@ -48,7 +48,7 @@ def balance_command(
 ) -> None:
     """Move replicas until all log directories are about equally full.
 
-    spindle plan balance shows the moves before. After a kill, the same command continues. Ctrl-C
+    'spindle plan balance' only shows the moves. After a kill, the same command continues. Ctrl-C
     stops the moves; replicas that have moved stay where they are. The exit code is 0 at the end,
     130 after Ctrl-C, and 1 after any failure.
     """

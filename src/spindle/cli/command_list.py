@@ -63,7 +63,10 @@ SECTIONS: Final = {
         ),
     },
     "Coming from Apache Kafka": {
-        "kafka": (f"{_TOOLS}.group:kafka", "Run a command with the options of Kafka's script."),
+        "kafka": (
+            f"{_TOOLS}.kafka_command:kafka",
+            "Run a command with the options of Kafka's script.",
+        ),
         "home": (f"{_CLI}.kafka_home.command:home", "Write a folder with Kafka's scripts."),
     },
 }

@@ -10,10 +10,10 @@ from typing import Final
 
 import click
 
+from spindle.cli.dialect import Dialect
 from spindle.cli.kafka_home.kafka_mode import run_tool
 from spindle.cli.lazy import imported
 from spindle.cli.main import run
-from spindle.cli.output_mode import Dialect
 from spindle.cli.tools.command import ToolCommand, ToolGroup
 from spindle.cli.tools.kafka_names import FORMER_CLASSES, KAFKA_TOOLS
 

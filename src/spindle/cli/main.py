@@ -9,10 +9,10 @@ from click.exceptions import NoArgsIsHelpError
 
 from spindle import __version__
 from spindle.cli.command_list import FORMER, SECTIONS
+from spindle.cli.dialect import Dialect
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.lazy import LazyGroup
-from spindle.cli.output_mode import Dialect
 from spindle.cli.renamed_option import RenamedOption
 from spindle.cli.signals import interrupted_exit_code
 from spindle.cli.standard_output import (

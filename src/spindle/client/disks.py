@@ -164,7 +164,7 @@ class BrokerDisks:
         steady_ms: a clock for the time between two answers of the broker.
         rebuilds: the running ones, and the last that ended.
         damages: the replicas whose records cannot be read, as far as the broker has met them.
-        broker_epoch: counters begin anew with another one.
+        broker_epoch: counters start at 0 with another one.
         move_limit_bytes_per_second: the throttle of moves; None if there is none, or it is
             unknown.
     """

@@ -1,7 +1,7 @@
 """Cut a byte stream into frames: four bytes of size, then as many bytes (Kafka protocol guide).
 
 The form suits `recv_into` and `asyncio.BufferedProtocol`: the transport asks for a buffer for the
-next bytes and tells how many arrived. A frame is received into one buffer and not copied.
+next bytes and reports how many arrived. A frame is received into one buffer and not copied.
 """
 
 from struct import Struct

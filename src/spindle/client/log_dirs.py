@@ -23,7 +23,7 @@ class ReplicaOnDisk:
 
 @dataclass(frozen=True, slots=True)
 class LogDirView:
-    """A log directory. Sizes in bytes; -1 if the broker does not tell them."""
+    """A log directory. Sizes in bytes; -1 if the broker does not report them."""
 
     path: str
     error: ErrorCode

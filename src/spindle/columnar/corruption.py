@@ -35,7 +35,7 @@ class CorruptBatches(Enum):
 
 
 class Place(NamedTuple):
-    """Where a buffer of batches comes from; None for what is not known, as of bytes of a broker.
+    """Where a buffer of batches comes from; unknown parts are None, as for bytes of a broker.
 
     `position` is the byte of the file at which the buffer begins.
     """
@@ -70,7 +70,7 @@ class CorruptBatch(CorruptRecords):
         return f"{self.source}: batch with base offset {self.header.base_offset}: {self.reason}"
 
     def of_size(self, size_bytes: int) -> "CorruptBatch":
-        """Return the same finding for a batch whose size the header does not tell."""
+        """Return the same finding for a batch whose header does not contain its size."""
         header = self.header._replace(size_bytes=size_bytes)
         return CorruptBatch(self.source, self.position, self.reason, header)
 

@@ -231,7 +231,7 @@ class BatchDecoder:
             yield from self._decoded(view, table[rows])
 
     def _decoded(self, view: memoryview, table: Any) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of batches; one at a time if there is a corrupt one among them."""
+        """Yield the rows of batches; decode batch by batch if one of them is corrupt."""
         from spindle.columnar.chunk import UndecodableChunk
         from spindle.columnar.tables import POSITION
 

@@ -1,7 +1,7 @@
 """Read the small files of a log directory with the parsers of the log package.
 
 A running broker replaces and removes them at any time, so a missing file is not an error. This
-module also tells whether a process holds the directory's lock.
+module also finds out whether a process holds the directory's lock.
 """
 
 import fcntl
@@ -44,7 +44,7 @@ def read_topic_id(replica: Path) -> Uuid | None:
 
 
 def read_leader_epochs(replica: Path) -> tuple[tuple[int, int], ...]:
-    """Return (epoch, start offset) pairs of a partition, ascending; none without a file.
+    """Return (epoch, start offset) pairs of a partition, ascending; none if there is no file.
 
     Raises:
         CorruptLog: the checkpoint is malformed.

@@ -80,7 +80,7 @@ class EpochHistory:
 def truncation_offset(
     own_end: OffsetAndEpoch, leader_end: OffsetAndEpoch, log_end_offset: int
 ) -> int:
-    """Return up to where a follower's log may agree with the leader's.
+    """Return the offset below which a follower's log may agree with the leader's.
 
     If the log does not have the leader's epoch, truncate to the end of its largest epoch below
     that one; the next fetch then asks about that epoch.

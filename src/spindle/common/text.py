@@ -21,7 +21,7 @@ def count_noun(count: int, noun: str, plural: str | None = None) -> str:
 
 
 def join_first(names: Sequence[object], most: int) -> str:
-    """Return the first names, at most so many, and the number of the others: `a, b and 3 more`."""
+    """Return up to the given number of names, and the count of the others: `a, b and 3 more`."""
     return _with_rest(map(str, names[:most]), len(names) - most)
 
 

@@ -1,6 +1,6 @@
 """The configuration of one node, from its property file: typed, immutable and checked.
 
-`node_checks` refuses combinations of values that contradict. An unknown key is not an error; a
+`node_checks` refuses values that contradict each other. An unknown key is not an error; a
 warning names the nearest known key.
 """
 

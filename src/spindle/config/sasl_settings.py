@@ -1,7 +1,7 @@
 """The SASL settings of a listener: mechanisms, users of PLAIN, and limits.
 
-They are read when the node starts, so that a mistake stops the start with the name of the key. Of
-dynamic values only those with the users of PLAIN count.
+They are read when the node starts, so that a mistake stops the start with the name of the key.
+Dynamic values have no effect, except those with the users of PLAIN.
 """
 
 from collections.abc import Mapping
@@ -72,7 +72,7 @@ def check_sasl(node: NodeValues) -> None:
     """Refuse SASL listeners that this node cannot serve.
 
     Raises:
-        ConfigError: see `sasl_settings`; or a Java class is to name the principals.
+        ConfigError: see `sasl_settings`; or a Java class is configured that builds principals.
     """
     listening = [endpoint.listener for endpoint in node.listeners]
     secured = [name for name in listening if node.security_protocols[name].has_sasl]

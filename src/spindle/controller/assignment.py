@@ -82,7 +82,7 @@ def check_manual_assignment(
 def new_partition(
     image: MetadataImage, topic_id: Uuid, partition_id: int, replicas: list[int]
 ) -> PartitionRecord | None:
-    """Return the record of a new partition, led by its first active replica; None without one."""
+    """Return the record of a new partition, led by its first active replica; None without any."""
     isr = [replica for replica in replicas if image.cluster.is_active(replica)]
     if not isr:
         return None

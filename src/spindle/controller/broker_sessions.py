@@ -67,7 +67,7 @@ class BrokerHeartbeatManager:
                 beat.contact_ms = now_ms
 
     def register(self, broker_id: int, epoch: int) -> None:
-        """Begin the session of an accepted registration: a new epoch starts without contact."""
+        """Begin the session of an accepted registration; a new epoch has no heartbeat yet."""
         beat = self._beats.get(broker_id)
         if beat is None or beat.epoch != epoch:
             self._beats[broker_id] = _Beat(epoch)

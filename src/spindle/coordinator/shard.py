@@ -91,9 +91,9 @@ class GroupShard:
         self._classic_members = ClassicMembers(self.groups, lambda: uuid_text(new_uuid()))
 
     def members(self, group_id: str) -> ClassicGroupRequests | ClassicMembers:
-        """Return what decides on the requests of the group's classic members.
+        """Return the handler of requests from classic members of the group.
 
-        They are exclusive in a consumer group.
+        In a consumer group these requests are exclusive.
         """
         is_consumer_group = self.groups.serves_consumers(group_id)
         return self._classic_members if is_consumer_group else self._classic

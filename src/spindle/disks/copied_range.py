@@ -50,14 +50,14 @@ class CopiedRange(NamedTuple):
         return following._replace(first_offset=self.first_offset, parts=(*before, *middle, *after))
 
 
-def read_back(file_system: FileSystem, stretch: CopiedRange) -> int | None:
+def read_back(file_system: FileSystem, copied: CopiedRange) -> int | None:
     """Sync a range, read it back from the device, and return its checksum.
 
     None if a file is not there any more, or not that long: the future log was truncated, or
     retention has removed a segment.
     """
     crc = 0
-    for part in stretch.parts:
+    for part in copied.parts:
         try:
             file = file_system.open(part.path, writable=False)
         except FileNotFoundError:

@@ -61,8 +61,8 @@ class NewLog(NamedTuple):
 
 
 class DeletedLog(NamedTuple):
-    """A `-delete` directory that is not to be removed yet: the log of a deleted replica, or one
-    whose place a future log has taken or was about to take.
+    """A `-delete` directory that must be kept for now: the log of a deleted replica, or one that a
+    future log has replaced or was about to replace.
 
     Attributes:
         name: of the directory.
@@ -701,7 +701,7 @@ class DirectoryStore:
     # Checkpoints.
 
     def _checkpointed(self) -> Collection[Log]:
-        """Return the logs whose offsets a start needs."""
+        """Return the logs whose offsets the checkpoints must contain."""
         return (self._aside | self.logs | self.future_logs).values()
 
     def checkpoint_recovery_points(self) -> None:

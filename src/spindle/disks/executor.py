@@ -22,8 +22,8 @@ class ThreadLoad(NamedTuple):
 
     Attributes:
         queue_length: functions that wait for the thread.
-        busy_ns: the time that the thread has spent in functions since the start, that of the
-            function that runs now included.
+        busy_ns: the time that the thread has spent in functions since the start, including the
+            function that runs now.
         hang_ms: how long a thread of the directory has waited for its disk; 0 unless it hangs.
     """
 

@@ -16,7 +16,7 @@ _AT_ONCE: Final = 10
 
 
 class PendingEpochCheckpoints:
-    """The epochs of one directory; belongs to its thread, but for `is_empty`."""
+    """The pending epochs of one directory. Only `is_empty` may be called on another thread."""
 
     __slots__ = ("_logs",)
 

@@ -9,7 +9,6 @@ from signal import Signals
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
-from spindle.local.arguments import check_count, check_timeout
 from spindle.local.cluster_spec import property_texts
 from spindle.local.errors import ClusterError
 from spindle.local.node import STOP_S, NodeHandle
@@ -17,6 +16,7 @@ from spindle.local.supervisor_process import SupervisorProcess
 
 _START_S: Final = 60.0
 _REQUEST_S: Final = 60.0
+_MAX_NODES: Final = 64
 
 
 class Cluster:
@@ -79,11 +79,11 @@ class Cluster:
         start_timeout_s: float = _START_S,
     ) -> None:
         begun_s = time.monotonic()
-        check_count("brokers", brokers, 1)
-        check_count("directories", directories, 1)
-        check_count("controllers", controllers, 0)
-        check_count("racks", racks, 0)
-        check_timeout("start_timeout_s", start_timeout_s)
+        _check_count("brokers", brokers, 1)
+        _check_count("directories", directories, 1)
+        _check_count("controllers", controllers, 0)
+        _check_count("racks", racks, 0)
+        _check_timeout("start_timeout_s", start_timeout_s)
         self._start_timeout_s = start_timeout_s
         self._supervisor = SupervisorProcess(self._runner)
         self._finalizer = weakref.finalize(self, self._supervisor.close)
@@ -235,7 +235,7 @@ class Cluster:
         return [NodeHandle(self, description) for description in described]
 
     def _runner_options(self, node: NodeHandle) -> dict[str, Any]:
-        """Return what the function `_runner` names needs for a node, as JSON values."""
+        """Return the arguments of the function that `_runner` names, as JSON values."""
         return {}
 
     def launch(self, node: NodeHandle, brokers: Sequence[int]) -> None:
@@ -292,3 +292,26 @@ class Cluster:
 
 def _ending(code: int) -> str:
     return f"killed by {Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def _check_count(name: str, value: int, least: int) -> None:
+    """Refuse a number of nodes, directories or racks that no cluster can have.
+
+    Raises:
+        TypeError: it is not an integer.
+        ValueError: it is less than `least`, or more than 64.
+    """
+    if not isinstance(value, int):
+        raise TypeError(f"{name} {value!r} is not an integer")
+    if not least <= value <= _MAX_NODES:
+        raise ValueError(f"{name} {value} is not in {least} to {_MAX_NODES}")
+
+
+def _check_timeout(name: str, seconds: float) -> None:
+    """Reject a timeout that is not positive.
+
+    Raises:
+        ValueError: it is not above 0.
+    """
+    if not seconds > 0:
+        raise ValueError(f"{name} {seconds} is not above 0")

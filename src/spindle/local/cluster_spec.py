@@ -115,7 +115,7 @@ def node_properties(
 
 
 def _cluster_properties(nodes: int) -> dict[str, str]:
-    """Return the keys that suit a cluster of so many brokers on one machine."""
+    """Return the keys that suit a cluster with this number of brokers on one machine."""
     replicas = str(min(_REPLICAS, nodes))
     in_sync = str(min(2, nodes))
     return {

@@ -316,7 +316,7 @@ def _described(folder: NodeFolder) -> dict[str, Any]:
 
 
 def _refuse_unknown(properties: dict[str, str]) -> None:
-    """Raise ConfigError if a key does not exist: the cluster would not be the one that is meant."""
+    """Raise ConfigError for an unknown key, which would have no effect."""
     for name in properties:
         if not is_known(name):
             raise ConfigError(unknown_key_warning(name))

@@ -232,7 +232,7 @@ def default_level(feature: str, metadata_version_level: int) -> int:
 
 
 def dependencies(feature: str, level: int) -> Mapping[str, int]:
-    """Return what other features must at least be at before `feature` may be at `level`."""
+    """Return the lowest levels of other features that `feature` requires at `level`."""
     if feature == METADATA_VERSION or level == 0:
         return {}
     return _BY_NAME[feature].requires[level - 1]

@@ -1,4 +1,4 @@
-"""Metadata records as the values that stand in the log, each in the version of its level."""
+"""Encode metadata records for the log, in the versions that the metadata.version requires."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final

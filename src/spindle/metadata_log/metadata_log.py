@@ -1,7 +1,7 @@
 """The metadata log and its snapshots on the disk.
 
-All methods run on the metadata directory's I/O thread. The bytes of the log live in an ordinary
-partition log; around it stand the snapshots, the quorum-state file and their clean-up (KIP-630).
+All methods run on the metadata directory's I/O thread. An ordinary partition log has the records.
+This module adds the snapshots, the quorum-state file and the deletion of old snapshots (KIP-630).
 """
 
 from collections.abc import Iterable, Iterator
@@ -218,7 +218,7 @@ class MetadataLog:
         self._note_snapshot(snapshot_id)
 
     def write_fetched_chunk(self, snapshot_id: OffsetAndEpoch, position: int, data: Bytes) -> None:
-        """Add bytes that came from the leader; position 0 begins anew."""
+        """Write bytes that were fetched from the leader; position 0 starts a new file."""
         if position == 0:
             if self._part is not None:
                 self._part.abort()

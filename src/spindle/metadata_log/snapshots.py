@@ -132,7 +132,7 @@ class SnapshotPart:
         """Read and check the whole file, and the feature levels, which its first batch has.
 
         Raises:
-            CorruptLog: it is no whole snapshot.
+            CorruptLog: it is not a whole snapshot.
             UnsupportedMetadata: this release may misread it.
         """
         data = self._file.pread(self.size_bytes, 0)
@@ -237,7 +237,7 @@ def read_snapshot(data: Bytes, path: str) -> Iterator[CommittedBatch]:
 
 
 def check_snapshot(data: Bytes, path: str) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of each batch of a snapshot, checked but for the records in it.
+    """Yield (position, header) of each batch of a snapshot, checked except for its records.
 
     Raises:
         CorruptLog: header or footer is missing, or a batch does not hold together.

@@ -84,7 +84,7 @@ def find_directories(cluster: ClusterModel, broker_id: int, path: str | None) ->
     ):
         raise OperationFailed(
             f"broker {broker_id} does not report its log directories, because it does not answer: "
-            f"start it, or empty the whole of it, as broker {broker_id} without a directory"
+            f"start it, or empty the whole broker: give {broker_id} without a directory"
         )
     if not matching and path is not None:
         shown = [cluster.directories[directory].path for directory in own]

@@ -322,7 +322,7 @@ class NotStopped(ProgressEvent):
     @property
     def text(self) -> str:
         how = "" if self.has_throttle else " without a throttle"
-        return f"the move of {self.move} goes on{how}, because {self.path} is cordoned"
+        return f"the move of {self.move} continues{how}, because {self.path} is cordoned"
 
 
 @dataclass(frozen=True, slots=True)

@@ -283,8 +283,8 @@ def _shared_space(answers: Mapping[int, Sequence[LogDirView] | str]) -> list[str
         return []
     names = join_first(shared, _MAX_NAMED)
     return [
-        f"log directories seem to share a file system (brokers {names}): each counts as "
-        f"if it had the whole of it{_OWN_SIZES}"
+        f"log directories seem to share a file system (brokers {names}): the plan counts "
+        f"the whole file system for each of them{_OWN_SIZES}"
     ]
 
 

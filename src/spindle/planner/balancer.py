@@ -49,7 +49,7 @@ def _move_best(
     targets: list[int],
     max_fill: float,
 ) -> bool:
-    """Apply the move that brings two directories closest together; return False without one."""
+    """Apply the move that makes two directories most alike; return False if there is none."""
     best: tuple[float, int, int] | None = None
     for source in sources:
         for target in targets:

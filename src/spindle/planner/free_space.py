@@ -43,7 +43,7 @@ class FreeSpaceIndex:
         return self._ceilings[directory] - self._layout.used[directory]
 
     def most_free(self, replica: int) -> int | None:
-        """Return the directory with the most room that the replica may enter; None without one."""
+        """Return the directory with the most room that the replica may enter, or None."""
         size = self._layout.size[replica]
         passed: dict[int, int] = {}
         directory = None

@@ -111,7 +111,7 @@ def _lower_bound(
     window: FillWindow | None,
     spread: float,
 ) -> int:
-    """Return the lower bound of moved bytes for the larger of wanted and reached spread."""
+    """Return the lower bound of moved bytes for the wanted spread, or the reached one if larger."""
     layout = Layout(cluster, leaving, keeps_racks=limits.keeps_racks)
     if window is None:
         return sum(layout.replica_bytes[directory] for directory in layout.leaving)

@@ -210,7 +210,7 @@ def _give_rest(layout: Layout, window: FillWindow, limits: PlanLimits) -> None:
 
 
 def _give_one(layout: Layout, rooms: FreeSpaceIndex, directory: int, above: float) -> bool:
-    """Move the largest replica that is not too large, or else the smallest larger one."""
+    """Move the largest replica that fits into the excess, else the smallest of the larger ones."""
     ordered = layout.largest_first([directory])
     enough = [replica for replica in ordered if layout.size[replica] >= above][::-1]
     less = [replica for replica in ordered if 0 < layout.size[replica] < above]

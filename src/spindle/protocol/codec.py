@@ -350,7 +350,7 @@ class EncodedStructs(Sequence[M]):
     def __init__(
         self, struct: type[M], parent: type[Message], version: int, count: int, data: Bytes
     ) -> None:
-        """Keep `data`, `count` structs that `encode_struct` has written one behind the other.
+        """Keep `data`: `count` structs, one after the other, as `encode_struct` returns them.
 
         Args:
             parent: the class of the request or response, which decides on the encoding.

@@ -16,7 +16,7 @@ def read_request(
 
     Raises:
         TooManyElements: there are more than `max_elements` in all arrays together.
-        ProtocolViolation: the bytes are no such request.
+        ProtocolViolation: the bytes are not such a request.
     """
     if api_key == PRODUCE:
         single = read_single_produce(version, buffer, position)

@@ -18,7 +18,7 @@ class SnapshotWork:
     image: MetadataImage
 
     def values(self) -> Iterator[bytes]:
-        """Return the framed records in order; the image is immutable: any thread may draw them."""
+        """Return the framed records in order, on any thread: the image is immutable."""
         return encode_image(self.image)
 
 

@@ -188,7 +188,7 @@ def _follow_sender(
 def handle_end_request(
     core: QuorumCore, token: int, request: EndQuorumEpochRequest, now_ms: int
 ) -> None:
-    """Start an election soon, because the leader has resigned; its first candidate: at once."""
+    """Start an election soon after the leader resigned; its first candidate starts at once."""
     partition = requested_partition(core, request)
     error = _check_sender(core, partition.leader_id, partition.leader_epoch)
     if error is None:

@@ -27,7 +27,7 @@ _NOT_RECORDED: Final = (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING)
 def own_log(
     found: Sequence[FoundLog], topic_id: Uuid, partition: PartitionRegistration, broker_id: int
 ) -> FoundLog | None:
-    """Return the log with the right topic id, of two the one with more records; None without one.
+    """Return the log with the topic id, or None; of two, return the one with more records.
 
     Two exist if one was offline when the other was created. It is unknown which is newer: take the
     one with the higher last epoch, then end offset, then the one the metadata names. If no log has

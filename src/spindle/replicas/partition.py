@@ -31,7 +31,6 @@ from spindle.protocol.records.validation import (
     validate_for_append,
 )
 from spindle.protocol.sentinels import ACKS_ALL
-from spindle.replicas.damages import DamagedReplicas
 from spindle.replicas.isr_eligibility import CommittedEligibility
 from spindle.replicas.metadata_view import MetadataView
 from spindle.replicas.record_decoding import RecordDecoding
@@ -100,7 +99,6 @@ class ReplicationContext:
         propose: sends a proposed ISR to the controller (AlterPartition), and passes the result to
             the partition.
         decoding: decodes the larger batches of clients.
-        damages: the replicas whose records cannot be read.
     """
 
     broker_id: int
@@ -109,7 +107,6 @@ class ReplicationContext:
     max_lag_ms: int
     propose: "Callable[[Partition, IsrProposal], None]"
     decoding: RecordDecoding = field(default_factory=RecordDecoding)
-    damages: DamagedReplicas = field(default_factory=DamagedReplicas)
 
 
 class Partition:
@@ -477,7 +474,7 @@ class Partition:
             self._tell_committed()
 
     def _update_log_high_watermark(self, high_watermark: int) -> None:
-        """Have the log learn the high watermark of its leader, if it is behind."""
+        """Raise the high watermark of the log to that of its leader, if it is lower."""
         executor, update = self.directory.executor, self.log.update_high_watermark
         if self.log.high_watermark >= high_watermark:
             return

@@ -22,7 +22,7 @@ from spindle.disks.replica_placement import choose_directory, is_lost_log_needed
 from spindle.log.log import Log
 from spindle.metadata.local_changes import BecomeFollower, BecomeLeader, DeleteReplica, Instruction
 from spindle.metadata.partitions import PartitionRegistration
-from spindle.replicas.damages import Damage
+from spindle.replicas.damages import Damage, DamagedReplicas
 from spindle.replicas.follower_appends import begin_to_follow_all
 from spindle.replicas.found_logs import FoundLog, may_be_own_log, own_log
 from spindle.replicas.log_creation import HostReplica, LogCreation
@@ -52,6 +52,7 @@ class ReplicaManager:
         report_directory: reports the directory of a replica (KIP-858).
         fetching: fetches for follower replicas.
         now_ms: the wall clock.
+        damages: the replicas whose records cannot be read; none so far by default.
     """
 
     def __init__(
@@ -63,12 +64,13 @@ class ReplicaManager:
         fetching: ReplicaFetcherPort,
         now_ms: Callable[[], int],
         new_uuid: UuidSource,
+        damages: DamagedReplicas | None = None,
     ) -> None:
         self.broker_id = context.broker_id
         self.directories = directories
         self._context = context
         self.decoding = context.decoding
-        self.damages = context.damages
+        self.damages = DamagedReplicas() if damages is None else damages
         self._metadata: MetadataView = context.metadata
         self._settings_of = settings_of
         self._on_misplaced = report_directory

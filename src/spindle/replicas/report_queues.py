@@ -68,7 +68,7 @@ class ReportQueue(Generic[R, RequestT, ResponseT]):
         self._ready[key] = report
 
     def next_request(self, broker_epoch: int) -> RequestT | None:
-        """Return the next request; None without one. Drop reports that are not current."""
+        """Return the next request; None if there is none. Drop reports that are not current."""
         assert not self._in_flight, "one request at a time"
         for key in list(self._ready):
             if len(self._in_flight) == self._max_reports:

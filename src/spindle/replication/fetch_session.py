@@ -50,7 +50,7 @@ class FetchedPartition:
             has not been counted as its progress yet. The leader may learn the partition only after
             the request.
         is_checked: permission and leadership were verified; only offsets may have changed since.
-        high_watermark, log_start_offset: as the fetcher was last told; -1 before.
+        high_watermark, log_start_offset: as last sent to the fetcher; -1 before.
     """
 
     __slots__ = (
@@ -94,7 +94,7 @@ class FetchedPartition:
         self.is_checked = False
 
     def is_news(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Return True if an answer without records has something to tell."""
+        """Return True if an answer without records has something to report."""
         return (high_watermark, log_start_offset) != (self.high_watermark, self.log_start_offset)
 
     def remember(self, high_watermark: int, log_start_offset: int) -> None:
@@ -337,8 +337,8 @@ class FetchSessionCache:
     def close_replica_sessions(self) -> None:
         """Close followers' sessions so that they send full fetches with all offsets.
 
-        A follower with everything names no partition in its session, and so does not tell what its
-        log holds after its directory was away. A fetch that waits is served as ever.
+        A follower with everything names no partition, so the leader does not learn what
+        its log holds after its directory was offline. A fetch that waits is served as ever.
         """
         for session in self.sessions.values():
             session.is_outdated = session.is_replica

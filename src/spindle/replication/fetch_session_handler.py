@@ -61,7 +61,7 @@ class FetchSessionHandler:
         resend.
 
         If the partition is wanted again, begin a new session. In the old one the leader would wait
-        for the next change of the high watermark before it tells the present one.
+        for the next change of the high watermark before it sends the present one.
         """
         self._lost[key] = None
 
@@ -85,7 +85,7 @@ class FetchSessionHandler:
         return NextFetch(self._session_id, self._epoch, wanted, forgotten)
 
     def on_response(self, response: FetchResponse) -> bool:
-        """Take an answer; return False, and begin a new session, if it does not fit."""
+        """Apply a response; if it does not fit, begin a new session and return False."""
         if response.error_code:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._session_id = INVALID_SESSION_ID

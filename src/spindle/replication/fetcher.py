@@ -66,7 +66,7 @@ class FollowedPartition:
         is_asked: a request that names the partition was made, and nothing ended that since.
         has_work: a step for it is running; it is not fetched meanwhile.
         delay_ms: the last pause after an error; 0 after a success.
-        delayed_until_ms: the end of a pause; None without one.
+        delayed_until_ms: the end of a pause; None if there is none.
     """
 
     __slots__ = (
@@ -233,7 +233,7 @@ class Fetcher:
 
     @property
     def wake_ms(self) -> int | None:
-        """Return when the first delayed partition may be fetched again; None without one."""
+        """Return when the first delayed partition may be fetched again; None if there is none."""
         times = [
             partition.delayed_until_ms
             for partition in self._delayed.values()

@@ -53,7 +53,7 @@ class Append(NamedTuple):
 
 
 class TruncateToEpoch(NamedTuple):
-    """Truncate to where the logs part.
+    """Truncate to where the logs diverge.
 
     `epoch` is the leader's largest epoch that is not above the last one here; in the leader's log
     it ends at `end_offset`.
@@ -100,7 +100,7 @@ def position_of(log: Log) -> LogPosition:
 def begin_to_follow(log: Log, now_ms: int) -> LogPosition:
     """Prepare the log for a new leader; return the position from which to fetch.
 
-    A log without leader epochs is truncated to its high watermark: nothing tells where it parts
+    A log without leader epochs is truncated to its high watermark: nothing shows where it diverges
     from the leader's log beyond that.
     """
     if log.epochs.latest is None:

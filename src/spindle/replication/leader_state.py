@@ -194,7 +194,7 @@ class LeaderState:
         log_end_offset: int,
         now_ms: int,
     ) -> bool:
-        """Lead on in a new leader epoch; return True if the high watermark moved.
+        """Start another leader epoch as leader; return True if the high watermark moved.
 
         Forget what followers fetched before. Between the two epochs a replica may have been
         removed, deleted and added again, or another broker may have led and made followers
@@ -318,7 +318,7 @@ class LeaderState:
     # -- the in-sync replicas
 
     def propose_expansion(self) -> IsrProposal | None:
-        """Propose to add the followers that have all committed records; None without one.
+        """Propose to add the followers that have all committed records; None if there is none.
 
         A follower must also have everything from before this leader epoch: those records may have
         been committed by an earlier leader, although this one does not know it yet.

@@ -64,7 +64,7 @@ def _left_s(deadline: float) -> float:
 class _Answer(http.client.HTTPResponse):
     """HTTP response with an absolute deadline.
 
-    The timeout of a socket begins anew with each read, so an answer byte by byte would never end.
+    The timeout of a socket starts again with each read, so an answer byte by byte would never end.
     """
 
     def __init__(self, opened: socket.socket, deadline: float, method: str) -> None:

@@ -241,7 +241,7 @@ def _versions(properties: Mapping[str, str]) -> tuple[str, ...]:
 def _suites(
     properties: Mapping[str, str], versions: tuple[str, ...]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the versions that have a cipher suite, and OpenSSL's names of those of TLS 1.2."""
+    """Return the versions with a cipher suite, and OpenSSL's names of the suites of TLS 1.2."""
     key = "ssl.cipher.suites"
     named = _names(properties.get(key) or "")
     if not named:

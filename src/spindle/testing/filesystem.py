@@ -106,7 +106,7 @@ class _File:
         return max(0, self.size_bytes - self._durable_bytes)
 
     def go_back(self, kept_bytes: int, *, has_zeros: bool) -> None:
-        """To what is durable, and so much of what was written behind it.
+        """Return to the durable content, and the given number of bytes written after it.
 
         Args:
             has_zeros: the size stays, and the bytes that are lost are zeros.

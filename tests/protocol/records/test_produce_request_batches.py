@@ -26,7 +26,9 @@ def with_length(length: int) -> bytes:
         (with_length(13), ErrorCode.CORRUPT_MESSAGE),
     ],
 )
-def test_refusals(records: bytes | None, code: ErrorCode) -> None:
+def test_malformed_record_sets_are_refused_with_kafkas_codes(
+    records: bytes | None, code: ErrorCode
+) -> None:
     with pytest.raises(ApiError) as caught:
         check_produce_request(records, 9)
     assert caught.value.code is code

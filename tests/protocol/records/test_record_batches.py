@@ -109,7 +109,7 @@ def test_header_fields_and_what_follows_from_them() -> None:
     assert not header.has_log_append_time
 
 
-def test_sequences_wrap() -> None:
+def test_sequences_continue_at_0_after_the_maximum() -> None:
     assert add_to_sequence(2**31 - 1, 1) == 0
     assert add_to_sequence(2**31 - 2, 1) == 2**31 - 1
 

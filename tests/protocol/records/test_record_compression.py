@@ -21,7 +21,9 @@ SAMPLE = b"spindle " * 40_000
 
 @pytest.mark.parametrize("codec", list(Codec))
 @given(data=st.binary(max_size=2000), repeat=st.integers(1, 100))
-def test_round_trip(codec: Codec, data: bytes, repeat: int) -> None:
+def test_compressed_data_is_decompressed_to_the_original(
+    codec: Codec, data: bytes, repeat: int
+) -> None:
     plain = data * repeat
     assert bytes(decompress(codec, compress(codec, plain))) == plain
 

@@ -56,7 +56,7 @@ def test_a_sound_batch_is_kept_as_it_came() -> None:
     assert valid.batches == [(0, read_header(batch))]
 
 
-def test_a_wrong_checksum() -> None:
+def test_a_batch_with_a_wrong_checksum_is_refused() -> None:
     batch = bytearray(batch_of(NOW_MS))
     batch[-1] ^= 1
     error = refusal(bytes(batch))
@@ -64,7 +64,7 @@ def test_a_wrong_checksum() -> None:
     assert "t-3" in str(error)
 
 
-def test_a_cut_batch() -> None:
+def test_a_batch_that_is_cut_off_is_refused() -> None:
     batch = batch_of(NOW_MS)
     assert refusal(batch[:-1]).code is ErrorCode.CORRUPT_MESSAGE
     assert refusal(batch[:30]).code is ErrorCode.CORRUPT_MESSAGE
@@ -79,7 +79,7 @@ def test_the_size_limit_counts_the_whole_batch() -> None:
     assert str(len(batch)) in str(error)
 
 
-def test_an_old_magic() -> None:
+def test_a_batch_of_an_old_format_is_refused() -> None:
     batch = bytearray(batch_of(NOW_MS))
     batch[16] = 1
     assert refusal(bytes(batch)).code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
@@ -115,7 +115,7 @@ def test_a_client_sends_exactly_one_batch() -> None:
     assert refusal(b"").code is ErrorCode.INVALID_RECORD
 
 
-def test_an_undefined_codec() -> None:
+def test_an_undefined_codec_is_refused() -> None:
     batch = changed(batch_of(NOW_MS), attributes=6)
     assert refusal(batch).code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
@@ -241,12 +241,12 @@ class TestProduceRequest:
         check_produce_request(batch_of(NOW_MS), 3)
         check_produce_request(batch_of(NOW_MS, codec=Codec.ZSTD), 7)
 
-    def test_none_or_several(self) -> None:
+    def test_a_request_without_exactly_one_batch_is_refused(self) -> None:
         assert self.code(None, 9) is ErrorCode.INVALID_RECORD
         assert self.code(b"", 9) is ErrorCode.INVALID_RECORD
         assert self.code(batch_of(NOW_MS) * 2, 9) is ErrorCode.INVALID_RECORD
 
-    def test_old_magic(self) -> None:
+    def test_an_old_message_format_is_refused(self) -> None:
         batch = bytearray(batch_of(NOW_MS))
         batch[16] = 0
         assert self.code(bytes(batch), 9) is ErrorCode.INVALID_RECORD

@@ -33,7 +33,7 @@ _WITHOUT_RIGHT: Final = frozenset(
         ApiKey.PUSH_TELEMETRY,
     )
 )
-"""APIs that every user may use, each for itself; the stock has everything that they may change."""
+"""APIs that every user may use, each for itself; a snapshot has all that they may change."""
 _EMPTY_LISTS: Final = (ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS)
 """APIs that leave out what their user may not see."""
 _OPEN_LISTS: Final = ("brokers", "node_endpoints")

@@ -1,4 +1,4 @@
-"""A run against a secured node: attackers of TLS and logins, the stranger, canaries, the stock."""
+"""A run against a secured node: attackers of TLS and logins, canaries, snapshots."""
 
 from collections import deque
 from collections.abc import AsyncIterator
@@ -48,7 +48,7 @@ class SecuredRun(FuzzRun):
         self._port = SecuredPort(node.host, node.port, node.client_context(), node.users)
 
     async def all(self) -> None:
-        """Take stock, run attackers and canaries until the time is over, and take stock again.
+        """Take snapshots before and after running attackers and canaries for the given time.
 
         Raises:
             Finding: something was found.

@@ -1,4 +1,4 @@
-"""The stock of a cluster: everything that a user without a right may not change.
+"""The snapshot of a cluster: everything that a user without a right may not change.
 
 The administrator takes it before and after a run. It leaves out the things that the canary and the
 coordinators change themselves: offsets of their topics, sizes, the canary's transactions.
@@ -58,16 +58,16 @@ def _shown(value: object) -> str:
 
 
 async def take_snapshot(admin: RawConnection) -> dict[str, Any]:
-    """Return the stock by subject (`topic a`, `acls`, ...)."""
-    stock: dict[str, Any] = {}
+    """Return the present state by subject (`topic a`, `acls`, ...)."""
+    snapshot: dict[str, Any] = {}
     for part in (_topics, _configs, _groups, _security, _disks, _cluster):
-        stock |= await part(admin)
-    return stock
+        snapshot |= await part(admin)
+    return snapshot
 
 
 async def _topics(admin: RawConnection) -> dict[str, Any]:
     metadata = await admin.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False))
-    stock: dict[str, Any] = {f"topic {topic.name}": topic for topic in metadata.topics}
+    snapshot: dict[str, Any] = {f"topic {topic.name}": topic for topic in metadata.topics}
     for topic in metadata.topics:
         topic.partitions.sort(key=lambda partition: partition.partition_index)
         if topic.name.startswith(_CHANGED_BY_OTHERS):
@@ -84,10 +84,10 @@ async def _topics(admin: RawConnection) -> dict[str, Any]:
                 replica_id=-1, topics=[wanted(name=topic.name, partitions=parts)]
             )
             answer = await admin.ask(request, _NAMED)
-            stock[f"{what} offsets of topic {topic.name}"] = {
+            snapshot[f"{what} offsets of topic {topic.name}"] = {
                 part.partition_index: part.offset for part in answer.topics[0].partitions
             }
-    return stock
+    return snapshot
 
 
 async def _configs(admin: RawConnection) -> dict[str, Any]:
@@ -112,16 +112,16 @@ async def _configs(admin: RawConnection) -> dict[str, Any]:
 
 async def _groups(admin: RawConnection) -> dict[str, Any]:
     listed = await admin.ask(ListGroupsRequest())
-    stock: dict[str, Any] = {}
+    snapshot: dict[str, Any] = {}
     for row in listed.groups:
         name = row.group_id
         described = await admin.ask(DescribeGroupsRequest(groups=[name]))
-        stock[f"group {name}"] = (row, described.groups[0])
+        snapshot[f"group {name}"] = (row, described.groups[0])
         if name.startswith(_CHANGED_BY_OTHERS):
             continue
         group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=None)
         committed = await admin.ask(OffsetFetchRequest(groups=[group]), _NAMED)
-        stock[f"offsets of group {name}"] = committed.groups[0]
+        snapshot[f"offsets of group {name}"] = committed.groups[0]
     transactions = await admin.ask(ListTransactionsRequest())
     names = [
         row.transactional_id
@@ -129,10 +129,10 @@ async def _groups(admin: RawConnection) -> dict[str, Any]:
         if row.transactional_id != CANARY
     ]
     response = await admin.ask(DescribeTransactionsRequest(transactional_ids=names))
-    stock |= {
+    snapshot |= {
         f"transactional id {row.transactional_id}": row for row in response.transaction_states
     }
-    return stock
+    return snapshot
 
 
 async def _security(admin: RawConnection) -> dict[str, Any]:
@@ -160,7 +160,7 @@ async def _security(admin: RawConnection) -> dict[str, Any]:
 async def _disks(admin: RawConnection) -> dict[str, Any]:
     logs = await admin.ask(DescribeLogDirsRequest(topics=None))
     disks = await admin.ask(DescribeDisksRequest())
-    stock: dict[str, Any] = {
+    snapshot: dict[str, Any] = {
         f"log directory {row.log_dir}": (
             row.error_code,
             row.is_cordoned,
@@ -172,9 +172,9 @@ async def _disks(admin: RawConnection) -> dict[str, Any]:
         )
         for row in logs.results
     }
-    stock |= {f"disk {disk.path}": (disk.failure, disk.cordons) for disk in disks.disks}
-    stock["moves between disks"] = (disks.move_limit_bytes_per_second, disks.moves)
-    return stock
+    snapshot |= {f"disk {disk.path}": (disk.failure, disk.cordons) for disk in disks.disks}
+    snapshot["moves between disks"] = (disks.move_limit_bytes_per_second, disks.moves)
+    return snapshot
 
 
 async def _cluster(admin: RawConnection) -> dict[str, Any]:

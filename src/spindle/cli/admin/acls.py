@@ -75,7 +75,9 @@ def _resources(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--token", "tokens", multiple=True, metavar="ID", help="A delegation token.")
     @click.option("--user", "users", multiple=True, metavar="USER", help="The owner of tokens.")
     @click.option("--cluster", is_flag=True, help="The cluster.")
-    @click.option("--prefix", is_flag=True, help="All resources whose names begin with the names.")
+    @click.option(
+        "--prefix", is_flag=True, help="All resources whose names begin with the given names."
+    )
     @wraps(function)
     def run(
         *positional: Any,
@@ -114,9 +116,9 @@ def _resources(function: Callable[..., Any]) -> Callable[..., Any]:
 def list_command(
     client: WireClient, as_json: bool, resources: Sequence[Resource], principal: str | None
 ) -> None:
-    """List ACLs, all or those that apply to resources.
+    """List all ACLs, or those that apply to the given resources.
 
-    With --prefix, those with exactly these prefixes.
+    With --prefix, the ACLs for exactly these prefixes are listed.
     """
     if principal is not None:
         _check_principal(principal)
@@ -164,7 +166,7 @@ def add(
     deny: bool,
     hosts: Sequence[str],
 ) -> None:
-    """Allow a principal operations on resources.
+    """Allow a principal to perform operations on resources, or deny them with --deny.
 
     OPERATION is one of read, write, create, delete, alter, describe, cluster-action,
     describe-configs, alter-configs, idempotent-write, create-tokens, describe-tokens,
@@ -203,7 +205,7 @@ def remove(
     resources: Sequence[Resource],
     yes: bool,
 ) -> None:
-    """Remove the ACLs of a principal on resources, all or those for operations.
+    """Remove all ACLs of a principal on resources, or those for the given operations.
 
     Prints the ACLs that it removes. Asks first where standard input is a terminal.
     """

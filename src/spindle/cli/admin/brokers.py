@@ -1,4 +1,4 @@
-"""`spindle brokers`: list brokers, and unregister one that does not come back."""
+"""`spindle brokers`: list brokers, and unregister one that will not return."""
 
 import json
 from typing import Final
@@ -47,9 +47,9 @@ def list_command(client: WireClient, as_json: bool) -> None:
 @YES
 @cluster_command
 def unregister(client: WireClient, as_json: bool, broker: int, yes: bool) -> None:
-    """Remove a stopped broker that does not come back from the metadata.
+    """Unregister a stopped broker that will not return.
 
-    Move its replicas away before: see 'spindle drain'. Asks first where standard input is a
+    First move its replicas away: see 'spindle drain'. Asks first where standard input is a
     terminal.
     """
     confirm(f"Unregister broker {broker}?", yes)

@@ -108,7 +108,7 @@ def describe(
     """Show the settings of one resource: those that were set dynamically, the KEYs, or all.
 
     TYPE is topic, broker, broker-logger, group or client-metrics. NAME is a topic, the node id of a
-    broker, or a group; 'broker all' is what holds for every broker.
+    broker, or a group; 'broker all' names the dynamic defaults of all brokers.
     """
     entries = admin_configs.describe(client, _KINDS[kind], _resource(kind, name), keys or None)
     missing = set(keys) - {entry.name for entry in entries}

@@ -284,7 +284,7 @@ def delete_offsets_command(
 ) -> None:
     """Delete committed offsets of a group in topics that it does not read.
 
-    Asks first where standard input is a terminal. The exit code is 1 if one could not be deleted.
+    Asks first where standard input is a terminal. The exit code is 1 if a deletion failed.
     """
     partitions = _chosen(client, topics)
     names = ", ".join(topics)
@@ -320,7 +320,7 @@ def delete(
 ) -> None:
     """Delete groups without members, with their committed offsets.
 
-    Asks first where standard input is a terminal. The exit code is 1 if one could not be deleted.
+    Asks first where standard input is a terminal. The exit code is 1 if a deletion failed.
     """
     confirm(f"Delete {', '.join(names)} with all committed offsets?", yes)
     failed: dict[str, str] = {}

@@ -99,7 +99,7 @@ def _caught_up(replica: QuorumReplica, now_ms: int) -> str | None:
 def add_controller(client: WireClient, as_json: bool, path: Path) -> None:
     """Make a controller a voter. FILE is its property file, on its machine.
 
-    The controller runs already, and follows the metadata log as an observer.
+    The controller must be running and follow the metadata log as an observer.
     """
     voter = joining_voter(properties_of(str(path)))
     add_voter(client, voter.node_id, voter.directory_id, voter.listeners)

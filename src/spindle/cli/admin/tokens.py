@@ -88,7 +88,9 @@ def create(
 @tokens.command(
     "list", epilog=examples("spindle tokens list", "spindle tokens list --owner User:alice")
 )
-@click.option("--owner", "owners", multiple=True, metavar="User:NAME", help="Only of this owner.")
+@click.option(
+    "--owner", "owners", multiple=True, metavar="User:NAME", help="Only tokens of this owner."
+)
 @cluster_command
 def list_command(client: WireClient, as_json: bool, owners: Sequence[str]) -> None:
     """List the tokens that you may see, without their HMACs."""

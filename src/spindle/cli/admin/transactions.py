@@ -79,7 +79,7 @@ def transactions() -> None:
     "longer_ms",
     type=DurationMs(),
     metavar="DURATION",
-    help="Only those open longer, such as 5m.",
+    help="Only transactions that have been open longer than this, such as 5m.",
 )
 @click.option("--pattern", metavar="REGEX", help="Only transactional ids that match.")
 @cluster_command

@@ -112,7 +112,7 @@ class _AuditCommand(click.Command):
     "--fetch",
     "fetches_replicas",
     is_flag=True,
-    help="Fetch the replicas that are in no PATH from their brokers, and check their batches.",
+    help="Also check the batches of replicas that are in no PATH: fetch them from their brokers.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @HTML

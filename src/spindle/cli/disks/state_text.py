@@ -116,7 +116,12 @@ def silence_text(report: BrokerReport) -> str:
     fenced = "fenced, " if report.node.is_fenced else ""
     if report.is_refused:
         return f"{fenced}refused (DESCRIBE on Cluster:kafka-cluster is needed): {report.error}"
-    # The text of the operating system follows its number: "[Errno 111] Connection refused".
-    reason = (report.error or "").rpartition("] ")[2]
-    reason = reason.removeprefix(f"{report.node.host}:{report.node.port} ")
+    address = f"{report.node.host}:{report.node.port}"
+    reason = report.error or ""
+    for prefix in (
+        f"cannot connect to {address}: ",
+        f"connection to {address} failed: ",
+        f"{address} ",
+    ):
+        reason = reason.removeprefix(prefix)
     return fenced + (reason if reason.startswith(_SLOWLY) else f"no answer: {reason}")

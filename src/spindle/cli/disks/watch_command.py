@@ -19,8 +19,8 @@ from spindle.cli.disks.rates import BrokerRates, DiskRate, MoveRate, OperationRa
 from spindle.cli.disks.screen import BrokerPicture, watch_lines
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
+from spindle.cli.interval_options import COUNT, interval_option
 from spindle.cli.parameter_types import WholeRange
-from spindle.cli.repetition import COUNT, interval_option
 from spindle.cli.terminal import Line, shows_blocks
 from spindle.client.blocking.client import WireClient
 from spindle.client.cluster_metadata import no_broker_text
@@ -71,9 +71,10 @@ def watch_command(
 ) -> None:
     """Show all log directories until Ctrl-C: space, traffic, latencies, moves and failures.
 
-    IN/s and OUT/s are the bytes written to and read from files. BUSY is the part of the time in
-    which the directory's I/O thread worked, QUEUE the jobs that wait for it. A terminal is drawn
-    again; otherwise each interval prints a block, or with --json one line with one object.
+    IN/s and OUT/s are the bytes written to and read from files. BUSY is the share of the time in
+    which the directory's I/O thread worked, QUEUE the jobs that wait for it. On a terminal the
+    screen is refreshed; otherwise each interval prints a block, or with --json one line with one
+    object.
     """
     try:
         with Survey(client, broker, _WAIT_MS) as survey:

@@ -55,7 +55,7 @@ INTERRUPTED: Final = 130
     "log_dirs",
     multiple=True,
     metavar="DIR",
-    help="Read this log directory (or glob) instead of asking brokers for records.",
+    help="Read this log directory (or glob) instead of reading through the brokers.",
 )
 @click.option(
     "--format",
@@ -95,7 +95,7 @@ INTERRUPTED: Final = 130
     former=["--from"],
     metavar="OFFSETS",
     help="First offsets: earliest, latest, a time, or offsets as JSON. Offsets before those of the "
-    "table fill in what is older.",
+    "table add the older records.",
 )
 @click.option(
     "--end",
@@ -144,7 +144,7 @@ INTERRUPTED: Final = 130
     cls=RenamedOption,
     former=["--append-recreated"],
     is_flag=True,
-    help="Accept a topic that was created again.",
+    help="Accept a topic that was deleted and created again.",
 )
 @click.option(
     "--allow-data-loss", is_flag=True, help="Continue after a gap that retention has left."

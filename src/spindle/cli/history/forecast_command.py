@@ -34,8 +34,8 @@ _COLUMNS: Final = ("BROKER", "DIRECTORY", "CAPACITY", "FILL", "GROWTH", "FULL")
 def forecast_command(client: WireClient, as_json: bool, folder: Path, html: Path | None) -> None:
     """Show when each log directory is full, by the history in FOLDER of spindle history record.
 
-    FULL is the time at the usual growth; in parentheses at the highest and at the lowest growth of
-    a 90 % interval.
+    FULL is the time until the directory is full at the usual growth. The parentheses show the times
+    at the highest and at the lowest growth of the 90 % confidence interval.
     """
     forecast = history.forecast(client, folder)
     document = {

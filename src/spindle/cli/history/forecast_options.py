@@ -15,7 +15,8 @@ HISTORY: Final = click.option(
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="FOLDER",
     is_eager=True,  # --horizon needs it
-    help="A folder of spindle history record: how fast directories and partitions grow.",
+    help="Folder written by spindle history record; it shows how fast directories and partitions "
+    "grow.",
 )
 
 
@@ -39,7 +40,8 @@ _HORIZON: Final = click.option(
     show_default=True,
     metavar="DURATION",
     callback=_with_history,
-    help="With --history: how far ahead limits must hold; for a plan, after its end.",
+    help="With --history: the time for which the limits must hold, from now or from the end of a "
+    "plan.",
 )
 
 

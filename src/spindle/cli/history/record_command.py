@@ -51,9 +51,9 @@ def record_command(
 ) -> None:
     """Write sizes of replicas, space of directories and offsets into FOLDER at intervals.
 
-    Each sample is appended as JSON lines, and on the disk before the next one begins. A broker that
-    does not answer has a line with the reason. Ctrl-C ends the command; a kill at any moment leaves
-    a history that can be read and continued.
+    Each sample is appended as JSON lines, and synced to disk before the next one begins. A broker
+    that does not answer has a line with the reason. Ctrl-C ends the command; a kill at any moment
+    leaves a history that can be read and continued.
     """
 
     def show(event: ProgressEvent) -> None:

@@ -288,7 +288,7 @@ def _forecast(document: Mapping[str, Any]) -> Markup:
     return section(
         "When directories are full",
         cut_table("When directories are full", head, rows),
-        hint=f"The limits hold for {horizon} after the end of the plan, if growth goes on as the "
+        hint=f"The limits hold for {horizon} after the end of the plan, if growth continues as the "
         "history shows it. In parentheses: at the highest and the lowest growth of an interval of "
         "90 %.",
     )

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import click
 from click.exceptions import NoArgsIsHelpError
 
-from spindle.cli.output_mode import Dialect
+from spindle.cli.dialect import Dialect
 from spindle.cli.suggestions import UnknownCommand
 from spindle.cli.tools.command import HelpAsked, ToolCommand
 from spindle.cli.tools.failures import (

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from spindle import __version__
+from spindle.cli.dialect import KAFKA_VERSION
 from spindle.cli.kafka_home.config_files import CONFIG_FILES
 from spindle.cli.kafka_home.scripts import script_texts
-from spindle.cli.output_mode import KAFKA_VERSION
 
 MARKER: Final = "SPINDLE"
 _JARS: Final = (f"kafka_2.13-{KAFKA_VERSION}.jar", f"kafka-clients-{KAFKA_VERSION}.jar")

@@ -80,11 +80,16 @@ def _leaders_text(plan: PlacementPlan) -> str:
         [count for broker, count in entry.items() if broker in stay]
         for entry in leaders_of_plan(plan)
     ]
-    texts = [f"{min(count, default=0)} to {max(count, default=0)}" for count in counts]
+    texts = [_range_text(min(count, default=0), max(count, default=0)) for count in counts]
     changed = count_noun(len(plan.preferred), "partition")
     more = f"; another replica of {changed} comes first" if plan.preferred else ""
     where = " that stays" if plan.leaving else ""
     return f"{texts[0]} for each broker{where} before, {texts[1]} after{more}"
+
+
+def _range_text(low: int, high: int) -> str:
+    """Return a range of counts, such as `1 to 3`, or the count if both are equal."""
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def _above_bound(plan: PlacementPlan) -> str:

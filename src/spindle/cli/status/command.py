@@ -8,7 +8,7 @@ from click.core import ParameterSource
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.disks.broker_poll import WAIT_MS, Survey
 from spindle.cli.examples import examples
-from spindle.cli.repetition import COUNT, interval_option
+from spindle.cli.interval_options import COUNT, interval_option
 from spindle.cli.status.cluster_status import take_status, with_left_throttles
 from spindle.cli.status.notification import Targets
 from spindle.cli.status.screen import status_document, status_lines
@@ -50,8 +50,8 @@ def status(
     """Show brokers, log directories and partitions, and what needs attention.
 
     The exit code is 0 if nothing needs attention, 3 if something does, 1 if the cluster could not
-    be asked, and 2 if the command line is wrong. Cordoned directories and moves do not count. With
-    --watch, a line is printed for each problem that appears or ends, and a notification can be
+    be queried, and 2 if the command line is wrong. Cordoned directories and moves do not count.
+    With --watch, a line is printed for each problem that appears or ends, and a notification can be
     sent. A target that fails or hangs receives the changes later, and never delays the next check.
     """
     targets = Targets.of(notify_command, notify_url)

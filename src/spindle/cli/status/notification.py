@@ -77,8 +77,8 @@ class Targets:
     """Where documents go.
 
     Attributes:
-        command: for a shell; None without one.
-        url: http or https; None without one.
+        command: for a shell; None if there is none.
+        url: http or https; None if there is none.
     """
 
     command: str | None

@@ -74,7 +74,7 @@ def _print_changes(document: Mapping[str, Any] | None, *, as_json: bool) -> None
 
 
 def change_lines(problems: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return a line for each problem; many of one kind are counted after the first ones.
+    """Return a line for each problem; if a kind has many, name the first ones and count the rest.
 
     A broker that dies makes thousands of partitions under-replicated.
     """

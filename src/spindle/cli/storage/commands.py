@@ -5,8 +5,8 @@ import os
 
 import click
 
+from spindle.cli.dialect import Dialect, dialect_of
 from spindle.cli.examples import examples
-from spindle.cli.output_mode import Dialect, dialect_of
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.uuids import uuid_from_random, uuid_text
@@ -88,8 +88,8 @@ def format_command(
 ) -> None:
     """Format the log directories of a node.
 
-    Writes the cluster id and the node id into each directory, and the first records of the metadata
-    beside them.
+    Writes the cluster id and the node id into each directory, and for a controller also the first
+    metadata records.
     """
     from spindle.local.formatting.format_node import format_node
     from spindle.local.formatting.format_options import FormatOptions
@@ -183,7 +183,13 @@ def version_mapping(release_version: str | None, as_json: bool) -> None:
     epilog=examples("spindle storage feature-dependencies -f transaction.version=2"),
 )
 @click.option(
-    "-f", "--feature", "features", multiple=True, required=True, metavar="F=L", help="Which level."
+    "-f",
+    "--feature",
+    "features",
+    multiple=True,
+    required=True,
+    metavar="F=L",
+    help="The feature and its level.",
 )
 @_json_option
 def feature_dependencies(features: tuple[str, ...], as_json: bool) -> None:

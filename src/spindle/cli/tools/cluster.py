@@ -53,12 +53,12 @@ CLUSTER_ID: Final = Declaration(
     examples=("spindle kafka cluster cluster-id",),
 )
 UNREGISTER: Final = Declaration(
-    "Unregister a broker that does not come back.",
+    "Unregister a broker that will not return.",
     (*_COMMON, Option("id", "The node id of the broker.", "id", short="i")),
     examples=("spindle kafka cluster unregister --id 3",),
 )
 UNREGISTER_CONTROLLER: Final = Declaration(
-    "Unregister a controller that does not come back.",
+    "Unregister a controller that will not return.",
     (*_COMMON, Option("id", "The node id of the controller.", "id", short="i")),
     examples=("spindle kafka cluster unregister-controller --id 3",),
 )

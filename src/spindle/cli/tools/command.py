@@ -6,9 +6,9 @@ from typing import Any, TypeAlias
 import click
 from click.core import ParameterSource
 
+from spindle.cli.dialect import KAFKA_VERSION, Dialect, dialect_of
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
-from spindle.cli.output_mode import KAFKA_VERSION, Dialect, dialect_of
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.cli.tools.failures import (
     FAILURES,

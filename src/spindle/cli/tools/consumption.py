@@ -139,7 +139,7 @@ class Consumption:
             reader.positions |= new_positions
             if self._tell is not None:
                 where = ", ".join(map(str, new_positions.values()))
-                self._tell(f"{lost}; the consumer goes on at offset {where}")
+                self._tell(f"{lost}; the consumer continues at offset {where}")
 
     def _open(self) -> Reader:
         if self._group_id is None:

@@ -35,7 +35,7 @@ _TYPES: Final = {kind.name.lower(): kind for kind in ElectionType}
 _SCOPES: Final = ("topic", "all-topic-partitions", "path-to-json-file")
 
 DECLARATION: Final = Declaration(
-    "Elect leaders of partitions: the preferred replicas, or, if asked, any replica at all.",
+    "Elect leaders of partitions: the preferred replicas, or with unclean any live replica.",
     [
         BOOTSTRAP_SERVER,
         COMMAND_CONFIG,
@@ -45,7 +45,7 @@ DECLARATION: Final = Declaration(
         Option("topic", "The topic of a partition.", "topic"),
         Option("partition", "The number of the partition.", "number"),
         Option("all-topic-partitions", "All partitions."),
-        Option("election-type", "preferred, or unclean: any replica at all.", "type"),
+        Option("election-type", "preferred, or unclean: any live replica.", "type"),
     ],
     examples=("spindle kafka leader-election --election-type preferred --all-topic-partitions",),
 )

@@ -113,7 +113,7 @@ def full_document(
 ) -> dict[str, Any]:
     """Return the document of Kafka's tool with capacity, free bytes and cordon of directories.
 
-    Sizes are in bytes, -1 where the broker does not tell.
+    Sizes are in bytes, -1 where the broker does not report them.
     """
     full_document = document(views, topics)
     for broker in full_document["brokers"]:

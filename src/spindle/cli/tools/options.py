@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import click
 from click.core import ParameterSource
 
-from spindle.cli.output_mode import Dialect, dialect_of
+from spindle.cli.dialect import Dialect, dialect_of
 from spindle.cli.tools.failures import UsageError, WrongOptions
 
 _WITHOUT_VALUE: Final = "\0"

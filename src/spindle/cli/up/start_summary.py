@@ -169,7 +169,7 @@ def suggested_commands(
         where = json.dumps(f"{folder}/{'disk-*' if len(nodes) == 1 else 'node-*/disk-*'}")
         blocks.append(
             [
-                f"# In {sys.executable}, the records straight from the disks:",
+                f"# Read the records straight from the disks, in {sys.executable}:",
                 "from spindle.pipeline import get_spark",
                 'disks = get_spark().read.format("spindle-segments")',
                 f'disks.option("logDirs", {where}).option("subscribe", "demo").load().show()',

@@ -105,7 +105,7 @@ def describe_cluster(
 
     Raises:
         ApiError: the node refused.
-        ClientError: no node could be asked, or none can tell fenced brokers.
+        ClientError: no node could be asked, or none can list fenced brokers.
     """
     request = DescribeClusterRequest(
         endpoint_type=_CONTROLLERS if controllers else _BROKERS,
@@ -123,7 +123,7 @@ def describe_cluster(
 
 
 def unregister_broker(client: WireClient, broker_id: int) -> None:
-    """Remove a broker that will not come back from the metadata.
+    """Delete the registration of a broker that will not return.
 
     Raises:
         ApiError: the cluster refused.
@@ -148,7 +148,7 @@ def unregister_controller(client: WireClient, controller_id: int) -> None:
 
 
 def describe_brokers(client: WireClient) -> ClusterDescription:
-    """Return the cluster with its fenced brokers, if the broker that is asked can tell them.
+    """Return the cluster with its fenced brokers, if the broker that is asked can list them.
 
     Raises:
         ApiError: the broker refused.

@@ -68,7 +68,9 @@ class ReportedConfig:
 def describe(
     client: WireClient, kind: ConfigResourceType, name: str, keys: Sequence[str] | None = None
 ) -> list[ReportedConfig]:
-    """Return the configuration of a resource in the broker's order; a broker is asked for its own.
+    """Return the configuration of a resource, in the order of the response.
+
+    The configuration of a broker is requested from that broker.
 
     Args:
         keys: return only these, as far as the broker knows them.

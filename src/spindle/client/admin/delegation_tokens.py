@@ -78,7 +78,7 @@ def renew_token(client: WireClient, hmac: bytes, period_ms: int) -> int:
     """Renew a token; return its new end in ms since the epoch.
 
     Args:
-        period_ms: not positive for the time that the cluster gives.
+        period_ms: 0 or less for the default time of the cluster.
 
     Raises:
         ApiError: the cluster refused.

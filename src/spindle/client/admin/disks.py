@@ -28,7 +28,7 @@ def alter_disks(
     """Let a broker change its log directories; return when it has.
 
     Args:
-        accepted_losses: replicas that may begin anew without their records when the directory is
+        accepted_losses: replicas that may be created empty when the directory is
             brought back online.
 
     Raises:

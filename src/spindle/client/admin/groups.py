@@ -36,7 +36,7 @@ _NOT_OF_THIS_KIND: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group as brokers list it; state and type are empty if the broker does not tell them."""
+    """A group as brokers list it; state and type are empty if the broker does not report them."""
 
     group_id: str
     protocol_type: str
@@ -48,7 +48,7 @@ class GroupListing:
 class MemberDescription:
     """A member. `epoch` and `target` are None in a classic group.
 
-    `uses_consumer_protocol` is None in a classic group, and if the broker does not tell it.
+    `uses_consumer_protocol` is None in a classic group, and if the broker does not report it.
     """
 
     member_id: str

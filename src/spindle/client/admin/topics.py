@@ -27,7 +27,7 @@ _DESCRIBE_TOPIC_PARTITIONS = DescribeTopicPartitionsRequest.API_KEY
 class PartitionDescription:
     """A partition. `leader` is -1 for none.
 
-    The lists of eligible leaders are None if the broker does not tell them.
+    The lists of eligible leaders are None if the broker does not report them.
     """
 
     partition: int

@@ -126,7 +126,7 @@ class WireClient:
         self._connections.clear()
 
     def metadata(self, topics: Sequence[str] | None = None) -> ClusterView:
-        """Return the current state of these topics, or of all with None.
+        """Return the current state of these topics; None stands for all topics.
 
         A topic that is refused is in `ClusterView.refused`.
 

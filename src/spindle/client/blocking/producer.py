@@ -61,7 +61,7 @@ class BlockingProducer:
         self._started = False
 
     def send(self, partition: TopicPartition, records: Sequence[SimpleRecord]) -> Appended | None:
-        """Append records as one batch; return None with acks 0, which has no answer.
+        """Append records as one batch; return None with acks 0, to which brokers do not respond.
 
         Raises:
             ApiError: the leader refused the batch.

@@ -4,7 +4,7 @@ import socket
 import ssl
 
 from spindle.client.blocking.settings import HostPort
-from spindle.client.errors import ClientError, ConnectionLost, TlsFailed
+from spindle.client.errors import ClientError, ConnectionLost, TlsFailed, reason_of
 from spindle.client.security.login import LoginFlow
 from spindle.client.security.login_source import LoginSource
 from spindle.client.security.settings import SecuritySettings
@@ -70,4 +70,4 @@ def _named(error: OSError, address: HostPort) -> ClientError:
             )
         case ssl.SSLError():
             return TlsFailed(handshake_failure(error, str(address)))
-    return ConnectionLost(f"connection to {address} failed: {error}")
+    return ConnectionLost(f"connection to {address} failed: {reason_of(error)}")

@@ -51,7 +51,7 @@ def init_producer(
     """Begin a new epoch of a transactional id: abort its open transaction, fence its producer.
 
     Args:
-        timeout_ms: The coordinator aborts a transaction that is open for longer.
+        timeout_ms: The coordinator aborts a transaction that is open longer than this.
 
     Raises:
         ApiError: the coordinator refused; INVALID_TRANSACTION_TIMEOUT above the brokers' maximum.

@@ -22,6 +22,7 @@ from spindle.client.errors import (
     RequestTimedOut,
     SaslFailed,
     TlsFailed,
+    reason_of,
 )
 from spindle.client.framing import FrameReader
 from spindle.client.security.login import LoginFlow, renewal_due_s
@@ -95,7 +96,7 @@ class BlockingConnection:
                 f"{address} did not accept a connection within {settings.connect_timeout_ms} ms"
             ) from None
         except (OSError, UnicodeError) as error:  # UnicodeError: the host is no host name
-            raise ConnectionLost(f"cannot connect to {address}: {error}") from error
+            raise ConnectionLost(f"cannot connect to {address}: {reason_of(error)}") from error
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if settings.receive_buffer_bytes > 0:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
@@ -215,7 +216,7 @@ class BlockingConnection:
         if course is None:
             return
         self._follow(course)
-        # Brokers may tell less before the login than after it, so ask again.
+        # Brokers may report less before the login than after it, so ask again.
         self._state = ClientConnection(self._settings.client_id, expected=self._expected)
         self._negotiate()
 
@@ -294,7 +295,7 @@ class BlockingConnection:
 
     @contextlib.contextmanager
     def _closing_on_failure(self) -> Iterator[None]:
-        """Name a failure and close the connection: its place in the stream is unknown."""
+        """Name the address in errors, and close the connection: its stream position is unknown."""
         try:
             yield
         except TimeoutError:
@@ -307,11 +308,13 @@ class BlockingConnection:
             refused = alert(error, str(self.address))
             if refused is not None:
                 raise TlsFailed(refused) from None
-            raise ConnectionLost(f"connection to {self.address} failed: {error}") from error
+            raise ConnectionLost(
+                f"connection to {self.address} failed: {reason_of(error)}"
+            ) from error
         except OSError as error:
             self.close()
             raise ConnectionLost(
-                f"connection to {self.address} failed: {error}{self._hint()}"
+                f"connection to {self.address} failed: {reason_of(error)}{self._hint()}"
             ) from error
         except BaseException:  # also Ctrl-C, after which the answer is still to come
             self.close()

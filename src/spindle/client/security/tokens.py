@@ -80,10 +80,10 @@ def _encoded(value: dict[str, object]) -> str:
 
 
 def _expiry(token: str, now: float, url: str) -> float:
-    """Return when a token ends, in seconds; now if it does not tell.
+    """Return when a token ends, in seconds; now if it does not say.
 
     Raises:
-        SaslFailed: the token tells a time that is none.
+        SaslFailed: the end time in the token is malformed.
     """
     try:
         text = token.split(".")[1]

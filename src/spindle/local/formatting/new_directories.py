@@ -9,7 +9,7 @@ from spindle.local.formatting.format_options import FormatOptions
 
 
 def format_new_directories(property_file: str) -> None:
-    """Format the directories of a node that are not formatted yet, for the cluster of the others.
+    """Format the unformatted directories of a node with the cluster id of its other directories.
 
     Raises:
         ConfigError: the property file cannot be used.

@@ -96,7 +96,7 @@ def read_or_renew(file_system: FileSystem, path: str) -> dict[TopicPartition, in
         effect = LOSSLESS.get(path.rpartition("/")[2])
         if effect is None:
             raise
-        logger.warning("%s; it is written anew, and %s", error, effect)
+        logger.warning("%s; it is written again, and %s", error, effect)
         file_system.write_atomically(path, b"")
         return {}
 

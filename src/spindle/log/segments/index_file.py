@@ -48,7 +48,7 @@ class IndexFile:
         self.limit(max_bytes)
 
     def limit(self, max_bytes: int) -> None:
-        """Use this full size from now on. A file that already has its full size keeps it."""
+        """Set the full size. A file that was created with another full size keeps that size."""
         self.max_entries = max(1, max_bytes // self._entry.size)
 
     def use(self, handles: FileHandles) -> None:

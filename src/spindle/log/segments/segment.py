@@ -488,7 +488,7 @@ class Segment:
             return None
 
     def position_of(self, offset: int) -> int | None:
-        """Return the start of the batch with `offset` or the next batch; None without one."""
+        """Return the position of the first batch with `offset` or a later one, or None."""
         for position, header in self.headers(self.position_near(offset)):
             if header.base_offset + header.last_offset_delta >= offset:
                 return position

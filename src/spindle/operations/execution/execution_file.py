@@ -104,7 +104,7 @@ def _is_deletion(entry: Any) -> bool:
 
 
 def _are(kind: type, values: Iterable[Any]) -> bool:
-    """Return whether all values have a type."""
+    """Return whether all values are of the given type."""
     return all(isinstance(value, kind) for value in values)
 
 

@@ -45,7 +45,7 @@ from spindle.protocol.sentinels import EARLIEST, LATEST
 T = TypeVar("T")
 Offsets = Mapping[TopicPartition, int]
 _DEFAULT_RECORD_BYTES: Final = 100.0
-"""The assumed size of a record if the brokers do not tell the sizes of their logs."""
+"""The assumed size of a record if the brokers do not report the sizes of their logs."""
 
 
 def plan_tasks(

@@ -77,7 +77,7 @@ def size_of(
 def split_by_bytes(
     ranges: Sequence[OffsetRange], bytes_per_offset: Mapping[TopicPartition, float], task_count: int
 ) -> list[tuple[OffsetRange, ...]]:
-    """Return at most so many tasks, of about the same number of bytes."""
+    """Return at most this many tasks, of about the same number of bytes."""
     wanted = [offset_range for offset_range in ranges if offset_range.size > 0]
     weights = [
         offset_range.size * bytes_per_offset[offset_range.partition] for offset_range in wanted

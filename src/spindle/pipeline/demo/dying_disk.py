@@ -174,7 +174,7 @@ class _Scene:
         return "a follower" if partition in self._followed else "-"
 
     def play(self, records: Iterator[FlightRecord], when: int) -> Iterator[FlightRecord]:
-        """Yield the records; let the disk die when so many of them have been sent."""
+        """Yield the records; let the disk die when this many of them have been sent."""
         for count, record in enumerate(records):
             if count == when:
                 self.longest_before_s = self.acknowledged.begin_anew()

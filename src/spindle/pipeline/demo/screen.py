@@ -32,7 +32,7 @@ class Screen:
 
     @contextlib.contextmanager
     def step(self, text: str) -> Iterator[None]:
-        """Announce a step; when it is done, tell how long it took."""
+        """Announce a step; when it is done, print how long it took."""
         self._step += 1
         self._console.print(f"\n[bold cyan]{self._step}.[/bold cyan] [bold]{text}[/bold]")
         started = time.monotonic()

@@ -18,7 +18,7 @@ def create_topic(bootstrap_servers: str, replicas: int = 1, min_in_sync: int = 1
     """Create the topic without a retention time, because its records are from 2013.
 
     Args:
-        min_in_sync: so many replicas must be in sync for an acknowledgement.
+        min_in_sync: replicas that must be in sync for an acknowledgement.
 
     Raises:
         DemoError: the client is not installed, or the node refuses.

@@ -137,7 +137,7 @@ class _Troubles:
         self._failed_runs = 0
 
     def are_over(self, run_succeeded: bool = False) -> None:
-        """Note that the brokers have answered, or even that a run has ended well."""
+        """End a series of failures: the brokers have answered, or a run has succeeded."""
         self._outage_attempts = 0
         if run_succeeded:
             self._failed_runs = 0

@@ -73,7 +73,7 @@ class IcebergPlace:
         """Return a transaction that makes the table. Before its commit no catalog has the table.
 
         Args:
-            location: The directory of the table if this place does not tell.
+            location: The directory of the table if this place does not contain it.
         """
         from pyiceberg.exceptions import NamespaceAlreadyExistsError
 

@@ -94,7 +94,7 @@ def _held_type(table: ExportTable, taken: Collection[str]) -> Any | None:
 
 
 def _sample(source: ExportSource, table: ExportTable, is_of_all: bool) -> Iterator[bytes | None]:
-    """Yield the first and the last values of each range that the table lacks, or of all."""
+    """Yield the first and the last values of each range: of those the table lacks, or of all."""
     planned = source.ranges()
     covered = {} if is_of_all else coverage_of(table, planned)
     ranges: Any = remaining_ranges(source, planned, covered)[:_SAMPLED_RECORDS]

@@ -20,7 +20,7 @@ def remove_orphans(table: ExportTable, unheld_hours: float | None = None) -> lis
 
     Args:
         unheld_hours: Remove files with offsets that the table does not hold, too, if they have not
-            changed for so many hours. None keeps them: their run may still commit them.
+            changed for this many hours. None keeps them: their run may still commit them.
     """
     directory = table.data_directory
     # A file that was listed before the snapshot is read is known to it if it was committed.

@@ -86,7 +86,7 @@ class FileSettings(NamedTuple):
         return self.partitioning.schema(self.row_format.schema())
 
     def file_schema(self) -> pa.Schema:
-        """Return the columns of the files; the directories may tell the others."""
+        """Return the columns of the files; other columns may be in the names of the directories."""
         schema = self.table_schema()
         if self.has_partition_columns:
             return schema

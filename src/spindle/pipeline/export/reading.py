@@ -27,11 +27,11 @@ def frame_of_files(
     """Return the rows of the files.
 
     Args:
-        base_path: The directory of the table if directories below it tell values of columns.
+        base_path: The directory of the table if columns have their values in names of directories.
     """
     from pyspark.sql.types import StructType
 
-    # Delta tells a schema in the JSON form of Spark.
+    # Delta stores a schema in the JSON form of Spark.
     columns = StructType.fromJson(json.loads(Schema.from_arrow(schema).to_json()))
     files = [_literal(str(path)) for path in paths]
     if not files:

@@ -21,7 +21,7 @@ def warn_of_unknown_options(given: Mapping[str, str], known: Iterable[str]) -> N
     """Warn of the options that have no effect, each once; see `unknown_options`.
 
     Spark calls the sources in a process of its own, where no line of the user's program is known,
-    and a line of this package would tell the user nothing.
+    and a line of this package would not help the user.
     """
     for name, nearest in unknown_options(given, known).items():
         text = unknown_text(name, nearest)

@@ -236,7 +236,7 @@ def bad_record(
     if "offset" in batch.schema.names:
         place = f"{source} offset {batch.column('offset')[row]}"
     else:
-        place = f"a record of {source} (the column offset would tell which one)"
+        place = f"a record of {source} (select the column offset to see which one)"
     return BadRecord(f"{place} {problem}: {reason}. {advice}")
 
 
@@ -261,7 +261,7 @@ def _shown_fields(fields: Mapping[str, tuple[str, str]]) -> list[str]:
 
 
 def _check_names(fields: Sequence[Any]) -> None:
-    """Refuse two columns of one name; Spark does not tell upper and lower case apart."""
+    """Refuse two columns of one name; Spark ignores upper and lower case."""
     seen: set[str] = set()
     for field in fields:
         if field.name.lower() in seen:

@@ -35,7 +35,7 @@ class SegmentsPlan:
     """The plan of a read from log directories, made on the driver.
 
     Args:
-        way: Returns how tasks read through the brokers what their machine does not have.
+        way: returns the fallback: tasks read through the brokers what their machine lacks.
     """
 
     def __init__(

@@ -108,7 +108,7 @@ class _RangeReader:
             raise self._walk.interrupted(error) from error
 
     def _pass_torn(self, opened: OpenSegment, position: int, size_bytes: int) -> int | None:
-        """Note that no whole batch is left; return where one begins that the index knows."""
+        """Record a torn batch; return the position of the next batch that the index names."""
         left_bytes = os.fstat(opened.file.fileno()).st_size - position
         self._walk.left_bytes = left_bytes
         if not self._is_tolerant or left_bytes == 0:

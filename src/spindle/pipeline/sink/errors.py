@@ -14,4 +14,4 @@ class InputChanged(SinkError):
 
 
 class OutcomeUnknown(SinkError):
-    """The cluster does not tell whether a transaction of the batch was committed."""
+    """The cluster does not report whether a transaction of the batch was committed."""

@@ -67,7 +67,7 @@ class SinkOptions:
 
     Attributes:
         topic: The topic of all rows; None if the column topic says it.
-        write_id: The name of a batch write; None if it is written anew each time.
+        write_id: The name of a batch write; None if each run is another write.
         takes_missing_state: True if a query that is not new may have no state in the cluster.
     """
 

@@ -125,7 +125,7 @@ class TopicStreamWriter(PlainErrors, DataSourceStreamArrowWriter):
         context = _task_context()
         properties = [context.getLocalProperty(name) for name in (_QUERY_ID, _RUN_ID, _BATCH_ID)]
         if None in properties:
-            raise SinkError(f"Spark does not tell query, run and batch to its tasks: {properties}")
+            raise SinkError(f"Spark does not pass query, run and batch to its tasks: {properties}")
         query, run, batch = map(str, properties)
         run = uuid.UUID(run).hex[:_RUN_CHARACTERS]
         return write_in_transaction(

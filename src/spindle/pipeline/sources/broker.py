@@ -118,7 +118,7 @@ class FilteringBrokerDataSource(BrokerDataSource):
 
 
 def _common_options(given: Mapping[str, str]) -> BrokerReadOptions:
-    """Check options that may be those of a batch or of a stream; Spark does not tell which."""
+    """Check options that may be those of a batch or of a stream; Spark does not say which."""
     try:
         return broker_read_options(given)
     except ValueError:

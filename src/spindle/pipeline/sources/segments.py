@@ -94,7 +94,7 @@ class FilteringSegmentsDataSource(SegmentsDataSource):
 
 
 def _common_options(given: Mapping[str, str]) -> SegmentOptions:
-    """Check options that may be those of a batch or of a stream; Spark does not tell which."""
+    """Check options that may be those of a batch or of a stream; Spark does not say which."""
     try:
         return parse_segment_options(given)
     except ValueError:

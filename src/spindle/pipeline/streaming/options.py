@@ -5,7 +5,7 @@ The topics, the rows and the tasks of each batch are chosen as in a batch read (
 `latest` by default; a stream that has a checkpoint continues from there. Options of streams:
 
     maxOffsetsPerTrigger     the most offsets of a batch, shared in proportion to the backlogs
-    minOffsetsPerTrigger     a batch waits for so many offsets, at most maxTriggerDelay (15m)
+    minOffsetsPerTrigger     a batch waits for this many offsets, at most maxTriggerDelay (15m)
     maxBytesPerTrigger, minBytesPerTrigger    the same in bytes, estimated from the sizes of the
                              logs and their numbers of offsets; not in the `kafka` source
     commitOffsetsTo          a consumer group to which the offsets of finished batches are

@@ -280,8 +280,8 @@ class StreamPlanner:
     def _report(self, losses: Collection[str]) -> None:
         if losses and self.options.read.fail_on_data_loss:
             raise DataLoss(
-                f"{'; '.join(losses)}. Set the option failOnDataLoss=false to go on with what is "
-                "left"
+                f"{'; '.join(losses)}. Set the option failOnDataLoss=false to continue with what "
+                "is left"
             )
         for loss in losses:
             _LOG.warning("data loss: %s", loss)

@@ -41,7 +41,7 @@ class StreamPosition:
     Attributes:
         topic_ids: Ids by topic name, as far as they are known.
         first_start: After the first batch the offsets where it began, else None.
-        cut: How the batch that ends here is cut into tasks; None if the checkpoint does not tell.
+        cut: How the batch that ends here is cut into tasks; None if the checkpoint does not say.
     """
 
     offsets: Offsets

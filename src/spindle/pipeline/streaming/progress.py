@@ -20,7 +20,7 @@ class OffsetsBehind(NamedTuple):
 
 
 def offsets_behind_latest(source_progress: Any) -> OffsetsBehind | None:
-    """Return the lag of a source after a batch, None if the batch does not tell it.
+    """Return the lag of a source after a batch, None if the batch does not report it.
 
     Args:
         source_progress: An element of `StreamingQueryProgress.sources` that reads `spindle`.

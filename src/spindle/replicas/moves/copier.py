@@ -64,7 +64,7 @@ class ReplicaCopy:
         self._move = move
         self._now_ms = now_ms
         self._ahead: Chunk | None = None
-        self._stretches = UnverifiedRanges(move)
+        self._unverified_ranges = UnverifiedRanges(move)
 
     async def begin(self) -> None:
         """Stop compaction of the current log.
@@ -89,9 +89,14 @@ class ReplicaCopy:
         if not move.course.is_under_way:
             return Copied(0, has_all=False)
         move.course.truncated_to(chunk.truncated_to)
-        self._stretches.truncated_to(chunk.truncated_to)
+        self._unverified_ranges.truncated_to(chunk.truncated_to)
         append = move.target.executor.submit(
-            _append, move.target, move.future, chunk, self._now_ms(), self._stretches.open_crc
+            _append,
+            move.target,
+            move.future,
+            chunk,
+            self._now_ms(),
+            self._unverified_ranges.open_crc,
         )
         if chunk.records and chunk.end_offset < chunk.log_end_offset:
             position, self._ahead = await _both(append, self._read(chunk.end_offset))
@@ -101,7 +106,7 @@ class ReplicaCopy:
         if position.written is not None:
             size_bytes = position.written.size_bytes
             move.copied_bytes += size_bytes
-            await self._stretches.add(position.written)
+            await self._unverified_ranges.add(position.written)
         return Copied(size_bytes, position.end_offset >= chunk.log_end_offset)
 
     async def _next_chunk(self) -> Chunk:
@@ -125,11 +130,11 @@ class ReplicaCopy:
         course = move.course
         count = move.current.truncation_count
         begin = max(course.verified_end_offset, move.current.log_start_offset)
-        stretch = self._stretches.first_from(begin)
-        if stretch is not None and stretch.first_offset <= begin:
-            return await self._compare_stretch(stretch)
-        if stretch is not None:
-            end_offset = min(end_offset, stretch.first_offset)
+        copied = self._unverified_ranges.first_from(begin)
+        if copied is not None and copied.first_offset <= begin:
+            return await self._compare_copied_range(copied)
+        if copied is not None:
+            end_offset = min(end_offset, copied.first_offset)
         source, target = await self._digest_both(begin, end_offset)
         if not course.is_under_way:
             return Comparison.EQUAL
@@ -143,14 +148,14 @@ class ReplicaCopy:
         course.verified_end_offset = max(source.end_offset, end_offset if is_empty else 0)
         return Comparison.EQUAL
 
-    async def _compare_stretch(self, stretch: CopiedRange) -> Comparison:
+    async def _compare_copied_range(self, copied: CopiedRange) -> Comparison:
         """Compare copied records with the checksum that was taken during the copy."""
-        crc = await self._stretches.read_back()
-        if crc is None or self._move.future.truncation_count != stretch.truncation_count:
+        crc = await self._unverified_ranges.read_back()
+        if crc is None or self._move.future.truncation_count != copied.truncation_count:
             return Comparison.EQUAL  # nothing is compared: the two logs will be
-        if crc != stretch.crc:
+        if crc != copied.crc:
             return Comparison.DIFFERENT
-        self._move.course.verified_end_offset = stretch.end_offset
+        self._move.course.verified_end_offset = copied.end_offset
         return Comparison.EQUAL
 
     async def _digest_both(self, begin: int, end_offset: int) -> tuple[Digest, Digest]:
@@ -177,7 +182,7 @@ class ReplicaCopy:
     async def start_over(self) -> None:
         """Truncate the future log to nothing. Batches that were read ahead are dropped."""
         self._ahead = None
-        self._stretches.clear()
+        self._unverified_ranges.clear()
         await self._move.target.executor.submit(_start_over, self._move.target, self._move.future)
 
     async def flush(self) -> None:

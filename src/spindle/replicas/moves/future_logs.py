@@ -265,7 +265,7 @@ class FutureLogs:
         return any(self._is_whole(future) for future, _ in self.of(where, topic_id))
 
     def _is_whole(self, future: Log) -> bool:
-        """Return True if the log that the future log was to replace was renamed to `-delete`."""
+        """Return True if the current log was already renamed to `-delete` for the future log."""
         name = future.path.rpartition("/")[2]
         return replaced_directory(future.topic_partition, name) in self._names_of_deleted
 
@@ -288,7 +288,7 @@ class FutureLogs:
     # -- what was renamed to `-delete`
 
     async def restore(self, instruction: BecomeLeader | BecomeFollower) -> Place | None:
-        """Restore a `-delete` log as the current log of the replica; return None without one.
+        """Restore a `-delete` log as the current log of the replica; return None if there is none.
 
         Call it only when no other log can exist, before an empty log is created.
 

@@ -159,7 +159,7 @@ class Moves:
                 case MoveAction.ASSIGN_SOURCE:
                     self._assign(move.partition.topic_id, where.partition, move.source.directory_id)
                 case MoveAction.START_OVER:
-                    log.error("the copy of %s differs: it begins anew", move)
+                    log.error("the copy of %s differs: it starts over", move)
                 case MoveAction.DROP_FUTURE:
                     self.drop(move.target, move.future)
         if was_under_way and not move.course.is_under_way:

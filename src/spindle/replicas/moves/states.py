@@ -49,8 +49,8 @@ class MoveEvent(Enum):
 class MoveAction(Enum):
     """An action that an event requires."""
 
-    ASSIGN_TARGET = "tell the controller the target directory"
-    ASSIGN_SOURCE = "tell the controller that the replica stays in the source directory"
+    ASSIGN_TARGET = "report the target directory to the controller"
+    ASSIGN_SOURCE = "report to the controller that the replica stays in the source directory"
     START_OVER = "empty the future log"
     DROP_FUTURE = "delete the future log"
 

@@ -39,13 +39,13 @@ class UnverifiedRanges:
 
     def _close(self) -> None:
         assert self._open is not None, "there is nothing to read back"
-        stretch, self._open = self._open, None
+        copied, self._open = self._open, None
         target = self._move.target
         verification = asyncio.ensure_future(
-            target.executor.submit_beside(read_back, target.store.storage.file_system, stretch)
+            target.executor.submit_beside(read_back, target.store.storage.file_system, copied)
         )
         verification.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._closed.append((stretch, verification))
+        self._closed.append((copied, verification))
 
     def clear(self) -> None:
         """Forget everything."""

@@ -79,7 +79,7 @@ class BrokerMetadata(MetadataPublisher):
         )
 
     def is_created_since_stop(self, topic_id: Uuid) -> bool:
-        """See `MetadataView`. Only the first reaction can know it."""
+        """See `MetadataView`. False once an image has been applied."""
         return (
             self._had_stopped_in_epoch
             and self.applied is EMPTY_IMAGE

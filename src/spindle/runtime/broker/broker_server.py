@@ -173,7 +173,6 @@ class BrokerServer:
                 self._steady_ms,
                 max_lag_ms,
                 self._propose,
-                damages=self.replica_fetchers.damages,
             ),
             env.directories,
             self._settings_of,
@@ -181,6 +180,7 @@ class BrokerServer:
             self.replica_fetchers,
             env.now_ms,
             env.new_uuid,
+            self.replica_fetchers.damages,
         )
 
     def _make_mover(self) -> ReplicaMover:

@@ -79,7 +79,7 @@ def disk_metrics(disks: Iterable[DirectoryExecutor]) -> Iterator[Metric]:
 
 
 def _buckets(counts: OperationCounts) -> list[tuple[float, int]]:
-    """Return (limit in seconds, operations below it), at last the count of all operations."""
+    """Return (limit in seconds, operations below it) of each bucket; the last limit is infinite."""
     buckets = []
     below, begin = 0, 0
     for octave in _OCTAVES:

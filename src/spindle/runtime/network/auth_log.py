@@ -50,7 +50,7 @@ class LoginLog:
     def failed(
         self, address: str, reason: str, *, user: str = "", mechanism: str = "", is_again: bool
     ) -> None:
-        """Log and count a failure; `user` is the name that the client sent, "" without one."""
+        """Log and count a failure; `user` is the name that the client sent, "" if there is none."""
         if is_again:
             self._metrics.failed_reauthentications += 1
         else:

@@ -63,7 +63,7 @@ class LoginFailed(Exception):
 
     Attributes:
         answer: the response, sent after the delay; empty for none.
-        user: the name that the client sent, "" without one.
+        user: the name that the client sent, "" if there is none.
         mechanism: "" if none was chosen.
     """
 

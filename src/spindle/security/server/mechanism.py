@@ -31,7 +31,7 @@ class LoginRefused(Exception):
     Attributes:
         user: the name that the client gave, as it stands in the log of this node.
         client_text: what the client may know; None for a text that is the same for every cause, so
-            that it does not tell which users exist.
+            that it does not reveal which users exist.
     """
 
     def __init__(self, reason: str, *, user: str = "", client_text: str | None = None) -> None:

@@ -36,7 +36,7 @@ class TokenRefused(Exception):
     """A token is not valid. The text is for the log of this node and names no secret.
 
     Attributes:
-        scope: the scope that is missing, as the client is told.
+        scope: the scope that is missing, as sent to the client.
     """
 
     def __init__(self, reason: str, *, scope: str | None = None) -> None:
@@ -82,7 +82,7 @@ def error_json(refusal: TokenRefused) -> str:
 
 
 def _is_name(principal: str) -> bool:
-    """Return whether the name fits into requests to other nodes; JSON can escape what does not."""
+    """Return whether the name can be sent to other nodes: JSON escapes allow invalid text."""
     try:
         return len(principal.encode()) <= _MAX_NAME
     except UnicodeEncodeError:

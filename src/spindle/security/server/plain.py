@@ -1,6 +1,6 @@
 """PLAIN on the server (RFC 4616): a user name and a password, checked against a list.
 
-The texts for clients are those of Kafka. They do not tell whether a user exists.
+The texts for clients are those of Kafka. They do not show whether a user exists.
 """
 
 import hashlib
@@ -80,6 +80,6 @@ def _refused(text: str, user: str = "") -> LoginRefused:
 
 
 def _is_same(given: str, expected: str) -> bool:
-    # Digests have one length, so the time does not tell that of the password.
+    # Digests have one length, so the time does not reveal that of the password.
     digests = (hashlib.sha256(text.encode()).digest() for text in (given, expected))
     return hmac.compare_digest(*digests)

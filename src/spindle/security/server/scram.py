@@ -74,7 +74,7 @@ class ScramServer:
         self._new_nonce = new_nonce
 
     def exchange(self) -> ServerExchange:
-        """Check that a client knows the password, and prove to know the credential."""
+        """Check the proof of the client, and prove that the server has the credential."""
         user = ""
         try:
             first = parse_client_first((yield b""))
@@ -123,6 +123,6 @@ def _refusal(first: ClientFirst, known: ScramCredential | None, *, proves: bool)
     if known.iterations < MIN_ITERATIONS:
         return (
             f"the credential has {known.iterations} iterations, at least {MIN_ITERATIONS} are "
-            "wanted; set the password anew"
+            "wanted; set the password again"
         )
     return None if proves else "wrong password"

@@ -168,7 +168,7 @@ def _start_of(log: Log) -> TimestampOffset:
 async def _search(
     services: BrokerServices, partition: Partition, timestamp: int
 ) -> TimestampOffset | None:
-    """Find a record by its timestamp, or the one with the largest timestamp; None without one.
+    """Find a record by its timestamp, or the one with the largest timestamp; None if there is none.
 
     Headers are read on the directory's thread, a limited number at a time. Larger batches are
     decoded outside that thread.

@@ -49,7 +49,7 @@ class QuotaLimits:
         return None if limit is None else QuotaLimit(("", address), limit)
 
     def of(self, user: str, client_id: str) -> QuotaLimit | None:
-        """Return the limit of a client; None without one."""
+        """Return the limit of a client; None if there is none."""
         client = (user, client_id)
         try:
             return self._found[client]

@@ -86,7 +86,7 @@ def _partition(request: Mapping[str, Any]) -> Condition:
 
 
 def _leader(request: Mapping[str, Any]) -> Condition:
-    """Wait until one of these brokers is active and leads the partition; answer its id."""
+    """Wait until one of these brokers is active and leads the partition; return its id."""
     name, number = request["topic"], request["partition"]
     brokers, others = request["brokers"], request["other_than"]
 
@@ -107,7 +107,7 @@ def _fenced(request: Mapping[str, Any]) -> Condition:
 
 
 def _offline(request: Mapping[str, Any]) -> Condition:
-    """Wait until the node has given up a log directory; answer the reason."""
+    """Wait until the node has given up a log directory; return the reason."""
     path = request["path"]
     return lambda image, offline: offline.get(path)
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from typing import Any, Final
 
-from spindle.testing.faults.choice import ChoiceEnum
+from spindle.testing.faults.choice_enum import ChoiceEnum
 from spindle.testing.faults.unsynced import Notes, UnsyncedChanges
 
 _MIN_TORN_BYTES: Final = 2
@@ -190,7 +190,7 @@ class FaultyDisk:
                 self._free_bytes += size_bytes
 
     def usable_bytes(self, real_bytes: int) -> int:
-        """Return the free bytes that the disk reports, where so many are free in truth."""
+        """Return the free bytes that the disk reports; `real_bytes` are free on the real disk."""
         with self._lock:
             return real_bytes if self._free_bytes is None else min(real_bytes, self._free_bytes)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from spindle.testing.faults.choice import ChoiceEnum
+from spindle.testing.faults.choice_enum import ChoiceEnum
 
 _ADDRESSES_PER_NET: Final = 250
 

@@ -1,4 +1,4 @@
-"""The events of a history: what clients did and what they were told.
+"""The events of a history: what clients did and which responses they got.
 
 Note an event *before* the call where its name says that something is asked or sent, and *after* the
 call where it says that something was answered or got. Then the order of the events is the order in
@@ -32,7 +32,7 @@ class RecordSent(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """A producer was told that its record is stored at this offset.
+    """The broker confirmed to a producer that its record is stored at this offset.
 
     The offset is None if the producer was not told it: a batch that was sent again, and was in the
     log already, may be acknowledged in this way.
@@ -90,7 +90,7 @@ class OffsetSent(NamedTuple):
 
 
 class OffsetCommitted(NamedTuple):
-    """A member was told that its offset is committed; not for offsets in transactions."""
+    """A commit of an offset was confirmed to a member; not for offsets in transactions."""
 
     group: str
     partition: TopicPartition

@@ -43,9 +43,9 @@ class Sending:
     """A record that was sent in a transaction, or in none.
 
     Attributes:
-        is_acknowledged, partition, offset: what the producer was told.
+        is_acknowledged, partition, offset: from the response to the producer.
         found: where the record is in the logs; None if it is in none.
-        is_ambiguous: it cannot be told from another sending of the same record.
+        is_ambiguous: it cannot be distinguished from another sending of the same record.
     """
 
     __slots__ = (
@@ -118,7 +118,7 @@ class Sendings:
                 transaction.is_asked |= event.is_committed
 
     def of(self, topic: str, record: NumberedRecord) -> Sequence[Sending]:
-        """Return the sendings of a record to a topic."""
+        """Return the sends of a record to a topic."""
         return self._by_record.get((topic, record), ())
 
     def tells(self, topic: str, producer: str) -> bool:

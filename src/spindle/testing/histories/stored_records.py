@@ -11,7 +11,7 @@ from spindle.testing.histories.sends import Sending, Sendings, TransactionOutcom
 
 
 def check_logs(history: ClientHistory, sendings: Sendings) -> Iterator[HistoryFault]:
-    """Check the entries of the logs, then the sendings that must or must not be there."""
+    """Check the entries of the logs, then the records that must or must not be there."""
     copies = {copy.target for copy in history.copies}
     stored: Counter[tuple[str, NumberedRecord]] = Counter()
     for partition, log in sorted(history.logs.items()):
