@@ -196,7 +196,7 @@ def test_two_replicas_with_the_same_evidence_are_undecided(
         report = run_audit(roots[:2], load_placement=load_placement, recheck_ms=0)
         (finding,) = report.findings
         assert finding.kind.text == "replica-undecided"
-        assert "nothing known here tells which" in finding.evidence
+        assert "nothing known here shows which" in finding.evidence
         plan = repair_plan(repairs_of(report))
         assert not any("mv --" in line for line in plan)
 

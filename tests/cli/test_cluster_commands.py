@@ -257,9 +257,9 @@ def test_the_status_counts_what_needs_attention() -> None:
         "cluster     id",
         "controller  1 leads in epoch 4, voters 1",
         "topics      1 with 2 partitions",
-        "attention   partitions without a leader: 1, offline directories: 1, directories above "
-        "90%: 1, directories with stray logs: 1, fenced brokers: 1, unresponsive brokers: 1, "
-        "under-replicated partitions: 1",
+        "attention   1 partition without a leader, 1 offline directory, 1 directory above 90%, "
+        "1 directory with stray logs, 1 fenced broker, 1 unresponsive broker, "
+        "1 under-replicated partition",
         "            1:/d is offline: [Errno 5] EIO",
         "            1:/f is 100.0% full, 404.0 KiB are free",
         "            1:/f has 2 stray logs with 3.0 MiB: the metadata places their replicas "

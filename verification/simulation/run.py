@@ -12,11 +12,11 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from random import Random
 from traceback import format_exception
-from types import FrameType
+from types import CoroutineType, FrameType
 from typing import Any, Final
 
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL
@@ -362,6 +362,7 @@ def simulate(scenario: Scenario) -> SimulationOutcome:
         return simulation.run()
     finally:
         with _quiet_finalizers():
+            _close_coroutines(simulation.loop)
             del simulation
             # A finalizer may run the `finally` of a coroutine, and that may make another one.
             for _ in range(_MAX_COLLECTIONS):
@@ -369,6 +370,19 @@ def simulate(scenario: Scenario) -> SimulationOutcome:
                     break
         gc.unfreeze()
         gc.enable()
+
+
+def _close_coroutines(loop: SimulatedLoop) -> None:
+    """Close the coroutines of tasks that never end, from the outermost one inwards.
+
+    The collector may begin with an inner one. CPython 3.11 crashes if that frees the last reference
+    to the outer one, whose own finalizer then closes the inner one again.
+    """
+    for task in asyncio.all_tasks(loop):
+        coroutine = task.get_coro()
+        if isinstance(coroutine, CoroutineType):
+            with suppress(Exception):  # a `finally` needs a running loop
+                coroutine.close()
 
 
 @contextmanager

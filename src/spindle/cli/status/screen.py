@@ -17,6 +17,14 @@ _COUNTED_ONLY: Final = (
     "under-replicated partitions",
     "fenced brokers",
 )
+_SINGULARS: Final = (
+    ("brokers that refuse", "broker that refuses"),
+    ("brokers", "broker"),
+    ("devices", "device"),
+    ("directories", "directory"),
+    ("partitions", "partition"),
+    ("replicas", "replica"),
+)
 
 
 def status_lines(found: Status) -> list[str]:
@@ -92,7 +100,17 @@ def _attention(problems: Sequence[Problem]) -> str:
     counts: dict[str, int] = {}
     for problem in problems:
         counts[problem.kind] = counts.get(problem.kind, 0) + 1
-    return ", ".join(f"{name}: {count}" for name, count in counts.items()) or "nothing"
+    return ", ".join(_counted(kind, count) for kind, count in counts.items()) or "nothing"
+
+
+def _counted(kind: str, count: int) -> str:
+    """Return a kind of problem with its count, such as `1 fenced broker`."""
+    if kind.endswith("quorum"):
+        return kind  # there is only one
+    if count == 1:
+        for plural, singular in _SINGULARS:
+            kind = kind.replace(plural, singular)
+    return f"{count} {kind}"
 
 
 def _explanations(found: Status) -> Iterator[str]:

@@ -111,7 +111,7 @@ class ForegroundCluster:
             sentence = f"node {node.node_id} {how}"
             if is_serving and len(lost) < len(nodes):
                 start = shlex.quote(str(node.property_file))
-                sentence += f"; it comes back with: {spindle_command()} server start {start}"
+                sentence += f"; start it again with: {spindle_command()} server start {start}"
             self._tell(sentence, event("node-ended", node_id=node.node_id, code=code))
             if is_serving and code > 0 and code != STOPPED_BY_TERMINATION:
                 # A log that is not kept is removed with the folder.
