@@ -501,13 +501,8 @@ class ReplicaManager:
             if store.checkpoints_name_strays and not directory.is_offline:
                 with suppress(LogDirectoryFailed):
                     await directory.executor.submit(store.forget_renamed)
-            here = {
-                where
-                for where, missing_from_directory in self._missing.items()
-                if missing_from_directory is directory
-            }
-            busy = {w for w in store.missing_at_start if self.busy.end_of(w) is not None}
-            needed = here | busy
+            needed = {where for where, lacking in self._missing.items() if lacking is directory}
+            needed |= {w for w in store.missing_at_start if self.busy.end_of(w) is not None}
             is_settled = store.missing_at_start == needed and not store.lacks_checkpoints
             if not is_settled and not directory.is_offline:
                 # No replica needs the others: a later topic of the same name has other records.
