@@ -290,8 +290,7 @@ class ReplicaManager:
         withheld = [(p, i) for p, i in leaders if self.rebuilds.must_stay_lost(p)]
         leaders = [(p, i) for p, i in leaders if not self.rebuilds.must_stay_lost(p)]
         in_new_epochs = [p for p, i in followers if i.partition.leader_epoch != p.leader_epoch]
-        # Stop the fetchers first: records from the previous leader must be appended before the new
-        # epoch starts, or dropped.
+        # Fetchers stop first: records of the former leader belong before the new epoch.
         self._fetching.stop([p for p, _ in leaders if p.leader is None] + in_new_epochs)
         self._fetching.stop([p for p, _ in withheld])
         for partition, leadership in withheld:
