@@ -157,7 +157,18 @@ def test_a_controller_that_keeps_the_replica_in_the_isr_keeps_its_log(is_deaf: b
         s.settle()
         assert "has no leader to copy from" in s.rebuild.failure
     assert (s.state, s.values) == (RebuildState.FAILED, ["a", "b", "c"])
-    assert reported(s) == [DIRECTORY_LOST, HOME]
+    assert list(dict.fromkeys(reported(s))) == [DIRECTORY_LOST, HOME]
+
+
+def test_a_loss_that_a_late_report_has_overtaken_is_reported_again() -> None:
+    s = RebuildingBroker()
+    s.is_deaf = True
+    s.begin()
+    assert reported(s) == [DIRECTORY_LOST]
+    s.is_deaf = False
+    s.pass_time(2_500)
+    assert reported(s)[:2] == [DIRECTORY_LOST, DIRECTORY_LOST]
+    assert s.state is RebuildState.COPYING
 
 
 @pytest.mark.parametrize("field", ["isr", "eligible_leader_replicas", "last_known_elr"])

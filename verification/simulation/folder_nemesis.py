@@ -6,11 +6,18 @@ may create such a replica empty.
 """
 
 import asyncio
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from spindle.log.formats.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
-from spindle.log.formats.names import DirectoryKind, parse_directory_name
+from spindle.common.errors import CorruptLog
+from spindle.log.formats.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    read_offset_checkpoint,
+)
+from spindle.log.formats.names import LOG_SUFFIX, DirectoryKind, parse_directory_name
 from verification.simulation.cluster import SimulatedCluster, SimulatedNode
 from verification.simulation.disk import SimulatedDisks
 from verification.simulation.invariants import Invariants
@@ -106,8 +113,12 @@ class FolderNemesis:
                 self._take(node, path, is_directory=True)
                 disks.put_back(path, disks.empty())
                 return
+            shown = _shown_by_checkpoints(disks, path)
             folders = [
-                name for name in disks.list_directory(path) if _is_current(disks, path, name)
+                name
+                for name in disks.list_directory(path)
+                if _is_current(disks, path, name)
+                and (name in shown or not _has_records(disks, f"{path}/{name}"))
             ]
             if not folders:
                 return
@@ -144,6 +155,26 @@ class FolderNemesis:
                     disks.make_directories(path)
                     disks.put_back(path, content)
                     self._history.note(f"{node}: {path} is back")
+
+
+def _shown_by_checkpoints(disks: SimulatedDisks, directory: str) -> set[str]:
+    """Return the folders with records by the checkpoints; nothing shows that others had any."""
+    with suppress(CorruptLog):
+        return {
+            str(where)
+            for name in _EVIDENCE
+            for where, offset in read_offset_checkpoint(disks, f"{directory}/{name}").items()
+            if offset > 0
+        }
+    return set()
+
+
+def _has_records(disks: SimulatedDisks, folder: str) -> bool:
+    return any(
+        disks.size(f"{folder}/{name}") > 0
+        for name in disks.list_directory(folder)
+        if name.endswith(LOG_SUFFIX)
+    )
 
 
 def _is_current(disks: SimulatedDisks, directory: str, name: str) -> bool:

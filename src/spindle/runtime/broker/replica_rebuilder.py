@@ -41,6 +41,8 @@ LEAVE_S: Final = 60.0
 """Time for the controller to take a replica out of the ISR."""
 STALL_S: Final = 600.0
 """Time without progress after which a rebuild fails."""
+_REPORT_AGAIN_S: Final = 2.0
+"""Time after which a report that has not had its effect is sent again."""
 _LOOK_S: Final = 0.1
 """Pause between two checks of a replica that is copied or is to join the ISR."""
 
@@ -215,7 +217,6 @@ class ReplicaRebuilder:
         """Return when the replica is out of the ISR and the controller cannot elect it."""
         partition = rebuild.partition
         index = partition.topic_partition.partition
-        self._assign(partition.topic_id, index, DIRECTORY_LOST)
 
         def has_answer(image: MetadataImage) -> bool:
             registration = image.topics.partition(partition.topic_id, index)
@@ -228,7 +229,11 @@ class ReplicaRebuilder:
 
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + LEAVE_S
-        has_left = await self._metadata.wait_for(has_answer, LEAVE_S)
+        has_left = False
+        while not has_left and loop.time() < ends_s:
+            # Again, because a late report may have recorded the directory right after this one.
+            self._assign(partition.topic_id, index, DIRECTORY_LOST)
+            has_left = await self._metadata.wait_for(has_answer, _REPORT_AGAIN_S)
         # The metadata may still have DIRECTORY_LOST from a rebuild that has just failed. Its last
         # report, which is not acknowledged yet, allows the election of the replica again.
         while has_left and not rebuild.is_cancelled and self._is_queued(partition.topic_id, index):
