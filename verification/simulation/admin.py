@@ -1,5 +1,6 @@
 """Topics that come and go, leaders that are elected, replicas that move; each until it is done."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from spindle.common.errors import ErrorCode
@@ -126,13 +127,13 @@ class Admin:
             ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=_TIMEOUT_MS)
         )
 
-    async def elect_uncleanly(self, topic: Topic) -> None:
-        """Try once. Only where losses are allowed."""
+    async def elect_uncleanly(self, name: str, partitions: Sequence[int]) -> None:
+        """Try once. Only where losses are allowed, or nothing was committed."""
         kind = ElectLeadersRequest.TopicPartitions
         await self._ask(
             ElectLeadersRequest(
                 election_type=1,
-                topic_partitions=[kind(topic=topic.name, partitions=list(range(topic.partitions)))],
+                topic_partitions=[kind(topic=name, partitions=list(partitions))],
                 timeout_ms=_TIMEOUT_MS,
             )
         )

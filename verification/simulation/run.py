@@ -184,10 +184,12 @@ class Simulation:
 
     async def _settle(self) -> None:
         """Wait until the cluster has recovered, then until all clients have finished."""
+        operator = asyncio.ensure_future(self.traffic.accept_losses_of_nothing())
         await self._wait_until(self._unsettled, self.scenario.recovery_s)
         await self._wait_until(
             lambda: self.traffic.unfinished or self._unsettled(), self.scenario.drain_s
         )
+        operator.cancel()
 
     async def _wait_until(self, reason_not: Callable[[], str | None], limit_s: float) -> None:
         """Wait until `reason_not` returns None."""

@@ -227,12 +227,34 @@ class SimulatedTraffic:
                 await self.voters.change()
             await self._settings.change_some(self._cluster.scenario, random, brokers, self.topics)
             if topic.may_lose and not topic.is_deleted and random.random() < 0.5:
-                await admin.elect_uncleanly(topic)
+                await admin.elect_uncleanly(topic.name, range(topic.partitions))
             if topic.may_trim and not topic.is_deleted and random.random() < 0.5:
                 await self._trim(topic, random.randrange(topic.partitions))
         if self._cluster.scenario.deeds.voters:
             admin.waits_for = "the voters"
             await self.voters.complete()
+
+    async def accept_losses_of_nothing(self) -> None:
+        """Elect other replicas where a broker waits for a log that never had committed records.
+
+        It waits because its directory has lost the checkpoints that would show whether it had any.
+        """
+        admin = Admin(
+            self._new_client("operator"), self._invariants.metadata, self._verdict, self._history
+        )
+        while True:
+            await asyncio.sleep(1.0)
+            for topic in list(self._invariants.metadata.newest.topics.by_name.values()):
+                for index, partition in topic.partitions.items():
+                    oracle = self._invariants.records.find(topic.topic_id, index)
+                    is_empty = oracle is None or not oracle.end_offset
+                    if partition.leader < 0 and is_empty and self._is_awaited(topic.name, index):
+                        await admin.elect_uncleanly(topic.name, [index])
+
+    def _is_awaited(self, topic: str, index: int) -> bool:
+        brokers = [n.node.broker for n in self._cluster.brokers if n.node is not None]
+        lacking = [b.replicas.missing.get(TopicPartition(topic, index)) for b in brokers if b]
+        return any(d is not None and d.store.has_lost_checkpoints for d in lacking)
 
     async def _return_replicas(self) -> None:
         """Move partitions away from one broker each, and back to it soon after."""

@@ -100,7 +100,6 @@ class DirectoryStore:
         "_aside",
         "_cleaner_offsets",
         "_is_loaded",
-        "_is_loss_open",
         "_kept_offsets",
         "_removed_later",
         "_seen_flush_requests",
@@ -108,6 +107,7 @@ class DirectoryStore:
         "checkpoints_name_strays",
         "deleted_at_start",
         "future_logs",
+        "has_lost_checkpoints",
         "lacks_checkpoints",
         "logs",
         "missing_at_start",
@@ -144,7 +144,7 @@ class DirectoryStore:
         self.lacks_checkpoints = False
         """True if `load` found a checkpoint empty that lists all logs, until `settle_missing`: then
         nothing shows which logs are missing. Other threads may ask as well."""
-        self._is_loss_open = False
+        self.has_lost_checkpoints = False
 
     # Loading.
 
@@ -281,9 +281,9 @@ class DirectoryStore:
             self._kept_offsets.pop(where, None)
         self.missing_at_start.update(needed)
         self.lacks_checkpoints = False
-        if self._is_loss_open and not needed:
+        if self.has_lost_checkpoints and not needed:
             # At once: after a kill, empty checkpoints would show nothing again.
-            self._is_loss_open = False
+            self.has_lost_checkpoints = False
             self.checkpoint_recovery_points()
             self.checkpoint_high_watermarks()
 
@@ -317,8 +317,8 @@ class DirectoryStore:
     def _look_for_lost_checkpoints(self) -> None:
         files = self.storage.file_system
         sizes = {name: files.size(f"{self.path}/{name}") for name in LISTING_ALL_LOGS}
-        self.lacks_checkpoints = self._is_loss_open = not all(sizes.values())
-        if self._is_loss_open and sizes[HIGH_WATERMARKS]:
+        self.lacks_checkpoints = self.has_lost_checkpoints = not all(sizes.values())
+        if self.has_lost_checkpoints and sizes[HIGH_WATERMARKS]:
             # The recovery points are written soon. This file then shows the loss to a later start.
             files.write_atomically(f"{self.path}/{HIGH_WATERMARKS}", b"")
 
@@ -386,7 +386,7 @@ class DirectoryStore:
         self._cleaner_offsets.pop(topic_partition, None)
         self._kept_offsets.pop(topic_partition, None)
         self.missing_at_start.discard(topic_partition)
-        self._is_loss_open = self._is_loss_open and (
+        self.has_lost_checkpoints = self.has_lost_checkpoints and (
             self.lacks_checkpoints or bool(self.missing_at_start)
         )
         self._aside.pop(topic_partition, None)
@@ -760,7 +760,7 @@ class DirectoryStore:
 
     def _write(self, checkpoint: str, offsets: dict[TopicPartition, int]) -> None:
         path = f"{self.path}/{checkpoint}"
-        if checkpoint == HIGH_WATERMARKS and self._is_loss_open:
+        if checkpoint == HIGH_WATERMARKS and self.has_lost_checkpoints:
             return
         for where, kept in self._kept_offsets.items():
             if checkpoint in kept:
@@ -795,5 +795,5 @@ class DirectoryStore:
             logs.clear()
         self.deleted_at_start.clear()
         self.missing_at_start.clear()
-        self.lacks_checkpoints = self._is_loss_open = False
+        self.lacks_checkpoints = self.has_lost_checkpoints = False
         self.storage.handles.abandon()

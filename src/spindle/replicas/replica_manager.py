@@ -84,7 +84,7 @@ class ReplicaManager:
         self._not_following: dict[Partition, tuple[int, str]] = {}
         self._loaded: dict[TopicPartition, list[FoundLog]] = {}
         self._unidentified: dict[TopicPartition, list[FoundLog]] = {}
-        self._missing: dict[TopicPartition, LogDirectory] = {}
+        self.missing: dict[TopicPartition, LogDirectory] = {}
         """Replicas that stay offline because their log may be missing from a directory."""
         self.on_new_fetches_required: Callable[[], None] = lambda: None
         """Is called when followers have to fetch again although nothing has changed for them."""
@@ -306,7 +306,7 @@ class ReplicaManager:
         """Stop serving the replicas at once, then rename their logs, one hop per directory."""
         doomed: dict[int, list[Partition]] = {}
         for instruction in instructions:
-            self._missing.pop(instruction.topic_partition, None)
+            self.missing.pop(instruction.topic_partition, None)
             partition = self._partitions.get(instruction.topic_partition)
             if partition is not None and partition.topic_id == instruction.topic_id:
                 is_topic_deleted = instruction.is_topic_deleted
@@ -432,7 +432,7 @@ class ReplicaManager:
             others = "it is the only replica"
         if missing_from_directory is not None:
             # The controller elects another replica, or none.
-            self._missing[where] = missing_from_directory
+            self.missing[where] = missing_from_directory
             self._on_misplaced(instruction.topic_id, where.partition, DIRECTORY_LOST)
             is_shown = where in missing_from_directory.store.missing_at_start
             log.error(
@@ -446,10 +446,10 @@ class ReplicaManager:
             )
             return True
         log.error(
-            "%s stays offline: its log was in directory %s, which this broker no longer has, and "
-            "%s. Bring the directory back and restart, or accept the loss: %s",
+            "%s stays offline: its log was in %s, which this broker does not have, and %s. Bring "
+            "it back and restart, or accept the loss: %s",
             where,
-            uuid_text(recorded),
+            "a lost directory" if recorded == DIRECTORY_LOST else uuid_text(recorded),
             others,
             remedy,
         )
@@ -460,7 +460,7 @@ class ReplicaManager:
         settings = self._settings_of(where.topic)
         its_log.config = settings.log_config
         self._preferred.pop(where, None)
-        self._missing.pop(where, None)
+        self.missing.pop(where, None)
         partition = Partition(where, instruction.topic_id, its_log, directory, self._context)
         self._partitions[where] = partition
         self._apply_throttles(partition, settings)
@@ -500,7 +500,7 @@ class ReplicaManager:
             if store.checkpoints_name_strays and not directory.is_offline:
                 with suppress(LogDirectoryFailed):
                     await directory.executor.submit(store.forget_renamed)
-            needed = {where for where, lacking in self._missing.items() if lacking is directory}
+            needed = {where for where, lacking in self.missing.items() if lacking is directory}
             needed |= {w for w in store.missing_at_start if self.busy.end_of(w) is not None}
             is_settled = store.missing_at_start == needed and not store.lacks_checkpoints
             if not is_settled and not directory.is_offline:
