@@ -151,7 +151,7 @@ def test_recorded_seeds_are_those_of_mutants() -> None:
 def test_a_hunt_for_all_mutants_begins_with_the_recorded_seeds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    name = "rebalances of downgraded groups not stored"
+    name = "gaps not verified"
     recorded = RECORDED_SEEDS[name]
     hunted = []
 

@@ -28,12 +28,6 @@ def test_no_key_loses_its_newest_value_in_more_clusters(seed: int) -> None:
     assert outcome.violation is None, outcome.report
 
 
-@pytest.mark.full
-def test_a_coordinator_that_moves_after_a_downgrade_and_forgets_its_rebalance_is_caught() -> None:
-    name = "rebalances of downgraded groups not stored"
-    assert run_seed(RECORDED_SEEDS[name].seed, name, draw_cleaning).violation is not None
-
-
 @pytest.mark.parametrize("name", [name for name in RECORDED_SEEDS if "gaps" in name])
 def test_a_load_that_trusts_or_deletes_what_is_behind_a_gap_is_caught(name: str) -> None:
     first = RECORDED_SEEDS[name].seed

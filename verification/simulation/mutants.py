@@ -11,7 +11,7 @@ from spindle.coordinator.classic import rebalance
 from spindle.coordinator.classic.classic_group import GroupState
 from spindle.coordinator.classic.rebalance import ClassicRebalance
 from spindle.coordinator.classic.requests import ClassicGroupRequests
-from spindle.coordinator.consumer import group_migration, member_removal, reconciliation
+from spindle.coordinator.consumer import group_migration, reconciliation
 from spindle.coordinator.consumer.consumer_group import ConsumerGroup
 from spindle.coordinator.offset_requests import OffsetRequests
 from spindle.log import log as partition_log
@@ -308,11 +308,6 @@ def _lose_parked_syncs(original: Function) -> Function:
     return remove_member
 
 
-def _forget_rebalance(original: Function) -> Function:
-    """Let only the coordinator that makes a group classic know that a rebalance is due."""
-    return lambda group, assignment, **_: original(group, assignment)
-
-
 def _deliver_any_assignment(original: Function) -> Function:
     """Deliver an outdated assignment to the members of the next generation."""
 
@@ -395,9 +390,6 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "partitions given before they are released": Mutant(ConsumerGroup, "is_free", always(True)),
     "owners forgotten by an upgrade": Mutant(group_migration, "read_assignment", always({})),
-    "rebalances of downgraded groups not stored": Mutant(
-        member_removal, "group_record", _forget_rebalance
-    ),
     "revocations not awaited": Mutant(reconciliation, "_owns_any", always(False)),
     "offsets outlive their topic": Mutant(OffsetRequests, "delete_missing_topics", nothing),
     **DISK_MUTANTS,

@@ -44,8 +44,6 @@ RECORDED_SEEDS: Final = {
     "overtaken assignment delivered": RecordedSeed(9),
     "parked syncs lost": RecordedSeed(54),
     "producers forgotten by followers": RecordedSeed(13),
-    # The coordinator has to move during the last rebalance of a run, right after a downgrade.
-    "rebalances of downgraded groups not stored": RecordedSeed(301_735, draw_cleaning),
     "segments behind gaps deleted": RecordedSeed(10, draw_cleaning),
     "segments behind gaps deleted, without recovery points": RecordedSeed(8, draw_cleaning),
     "settings of topics not applied": RecordedSeed(27),

@@ -239,9 +239,6 @@ class SimulatedTraffic:
 
         It waits because its directory has lost the checkpoints that would show whether it had any.
         """
-        admin = Admin(
-            self._new_client("operator"), self._invariants.metadata, self._verdict, self._history
-        )
         while True:
             await asyncio.sleep(1.0)
             for topic in list(self._invariants.metadata.newest.topics.by_name.values()):
@@ -249,7 +246,7 @@ class SimulatedTraffic:
                     oracle = self._invariants.records.find(topic.topic_id, index)
                     is_empty = oracle is None or not oracle.end_offset
                     if partition.leader < 0 and is_empty and self._is_awaited(topic.name, index):
-                        await admin.elect_uncleanly(topic.name, [index])
+                        await self._admin.elect_uncleanly(topic.name, [index])
 
     def _is_awaited(self, topic: str, index: int) -> bool:
         brokers = [n.node.broker for n in self._cluster.brokers if n.node is not None]
