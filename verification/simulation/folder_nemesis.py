@@ -88,6 +88,7 @@ class FolderNemesis:
         for node in (*(others if is_alone else ()), victim):
             await self._end(node)
         if not victim.machine.disks.has_faults:
+            self._invariants.moves.forget(victim)  # what it expects may vanish
             self._remove(victim)
         for node in random.sample((victim, *others), len(others) + 1):
             self._nemesis.later(self._nemesis.restart(node, random.uniform(0.05, 1.0)))

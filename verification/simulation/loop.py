@@ -7,6 +7,7 @@ life to which the callback belonged.
 
 import asyncio
 import socket
+import warnings
 from collections.abc import Callable
 from contextvars import Context
 from heapq import heappop, heappush
@@ -167,7 +168,10 @@ def _discard(handle: asyncio.Handle) -> None:
     task = getattr(getattr(handle, "_callback", None), "__self__", None)
     coroutine = task.get_coro() if isinstance(task, asyncio.Task) else None
     if isinstance(coroutine, CoroutineType) and getcoroutinestate(coroutine) == CORO_CREATED:
-        coroutine.close()
+        with warnings.catch_warnings():
+            # Its arguments may be coroutines, too.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            coroutine.close()
 
 
 def _new_task(loop: Any, coro: Any, context: Context | None = None) -> asyncio.Task[Any]:
