@@ -8,6 +8,7 @@ import click
 from spindle.cli.admin.output import YES, confirm, show_rows
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
+from spindle.cli.failure import CommandFailed
 from spindle.cli.parameter_types import WholeRange
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.client.admin.cluster import describe_brokers, unregister_broker
@@ -50,8 +51,10 @@ def unregister(client: WireClient, as_json: bool, broker: int, yes: bool) -> Non
     """Unregister a stopped broker that will not return.
 
     First move its replicas away: see 'spindle drain'. Asks first where standard input is a
-    terminal.
+    terminal. A broker that still runs is refused: it would not register again by itself.
     """
+    if any(n.node_id == broker and not n.is_fenced for n in describe_brokers(client).nodes):
+        raise CommandFailed(f"broker {broker} is running: stop it first")
     confirm(f"Unregister broker {broker}?", yes)
     unregister_broker(client, broker)
     click.echo(json.dumps([broker]) if as_json else f"broker {broker} is no longer registered")
