@@ -434,7 +434,7 @@ class ReplicaManager:
             # The controller elects another replica, or none.
             self.missing[where] = missing_from_directory
             self._on_misplaced(instruction.topic_id, where.partition, DIRECTORY_LOST)
-            is_shown = where in missing_from_directory.store.missing_at_start
+            is_shown = not missing_from_directory.store.has_lost_checkpoints
             log.error(
                 "%s stays offline: %s %s and has no folder of it, and %s. Put the folder back and "
                 "restart, or accept the loss: %s",
