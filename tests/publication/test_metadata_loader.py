@@ -128,6 +128,14 @@ def test_a_snapshot_replaces_everything_also_an_open_transaction() -> None:
     assert list(published.delta.topics.deleted) == [uuid(1)]
 
 
+def test_a_snapshot_read_before_another_commit_is_not_taken() -> None:
+    log = Log()
+    content = log.loader.read_snapshot(OffsetAndEpoch(90, 4), [])
+    log.commit(A)
+    with pytest.raises(AssertionError, match="image has changed"):
+        log.loader.take_snapshot(content)
+
+
 def _publication(log: Log, size_bytes: int = 50) -> Publication:
     batch = log.batch()._replace(size_bytes=size_bytes)
     (published,) = log.loader.load_batches([batch])

@@ -90,7 +90,8 @@ class MetadataLoader:
         return Publication(delta, delta.apply(provenance), 0, is_snapshot=True)
 
     def take_snapshot(self, publication: Publication) -> None:
-        """Continue from a publication that `read_snapshot` has made."""
+        """Continue from a publication that `read_snapshot` has made of the present image."""
+        assert publication.delta.base is self.image, "the image has changed during the read"
         self.image = publication.image
         self._provenance = publication.image.provenance
         self._delta = None
