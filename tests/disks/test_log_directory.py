@@ -354,7 +354,7 @@ class TestDeletion:
         with monkeypatch.context() as patch:
             patch.setattr(directory_store, "create_log", killed)
             with pytest.raises(KeyboardInterrupt):
-                directory.begin_anew(log, UNIQUE, NOW_MS)
+                directory.replace_with_empty(log, UNIQUE, NOW_MS)
         again = opened(files)
         (deleted,) = again.deleted_at_start
         assert again.restore(deleted, A0, CONFIG, NOW_MS).log_start_offset == 2

@@ -466,7 +466,7 @@ class DirectoryStore:
         self.checkpoint_recovery_points()
         self.checkpoint_log_starts()
 
-    def begin_anew(self, log: Log, unique: Uuid, now_ms: int) -> Log:
+    def replace_with_empty(self, log: Log, unique: Uuid, now_ms: int) -> Log:
         """Rename the log's directory to `-delete`, and create an empty log in its place.
 
         The former log stays until `remove_former` or `put_former_back`. A start that finds both
@@ -484,14 +484,14 @@ class DirectoryStore:
         return new
 
     def remove_former(self, former: Log, now_ms: int) -> None:
-        """Remove a log that `begin_anew` renamed, after `file.delete.delay.ms`."""
+        """Remove a log that `replace_with_empty` renamed, after `file.delete.delay.ms`."""
         former.is_deleted = True
         self.storage.handles.release_below(former.path)
         due_ms = now_ms + former.config.file_delete_delay_ms
         self.storage.delete_later(former.path, due_ms, former.size_bytes)
 
     def put_former_back(self, former: Log, new: Log, unique: Uuid, now_ms: int) -> None:
-        """Undo `begin_anew`: delete the new log, and use the former one again."""
+        """Undo `replace_with_empty`: delete the new log, and use the former one again."""
         former.config = new.config
         self.delete_later(new, unique, now_ms)
         self.put_back(former)

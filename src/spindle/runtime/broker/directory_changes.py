@@ -232,7 +232,7 @@ class DirectoryChanges:
         parts = self._parts
         failed = self._known(path)
         if not failed.is_offline:
-            return await self._begin_anew(failed, accepted)
+            return await self._accept_losses(failed, accepted)
         _check_answering(path, failed.executor.hangs())
         await self._until_known_as_failed(failed)
         open_files = self._ports.share_open_files(len(parts.replicas.directories))
@@ -245,7 +245,7 @@ class DirectoryChanges:
             parts.replicas.accept_losses(())
             self.joining = None
 
-    async def _begin_anew(
+    async def _accept_losses(
         self, directory: LogDirectory, accepted: Collection[TopicPartition]
     ) -> AlteredDirectory:
         """Create empty logs for replicas whose directory this broker has lost."""
