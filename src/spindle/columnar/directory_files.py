@@ -16,7 +16,7 @@ from spindle.common.uuids import Uuid
 from spindle.log.formats.epoch_checkpoint import decode_epoch_checkpoint
 from spindle.log.formats.names import (
     LEADER_EPOCH_CHECKPOINT,
-    PartitionDirectoryKind,
+    LogKind,
     parse_directory_name,
 )
 from spindle.log.formats.partition_metadata import read_partition_metadata
@@ -32,7 +32,7 @@ def current_replica(name: str) -> TopicPartition | None:
         parsed = parse_directory_name(name)
     except ValueError:
         return None
-    return parsed.topic_partition if parsed.kind is PartitionDirectoryKind.CURRENT else None
+    return parsed.topic_partition if parsed.kind is LogKind.CURRENT else None
 
 
 def read_topic_id(replica: Path) -> Uuid | None:

@@ -30,7 +30,7 @@ from spindle.log.formats.clean_shutdown import remove_clean_shutdown, write_clea
 from spindle.log.formats.names import (
     LOG_SUFFIX,
     PASSED_OVER,
-    PartitionDirectoryKind,
+    LogKind,
     PartitionDirectoryName,
     current_directory,
     deleted_directory,
@@ -176,11 +176,7 @@ class DirectoryStore:
         self._read(LOG_STARTS)
         self._read(HIGH_WATERMARKS)
         self._cleaner_offsets = self._read(CLEANER_OFFSETS).copy()
-        to_load = [
-            entry
-            for entry in partition_directories
-            if entry[1].kind is not PartitionDirectoryKind.DELETED
-        ]
+        to_load = [entry for entry in partition_directories if entry[1].kind is not LogKind.DELETED]
         self.deleted_at_start = [
             DeletedLog(
                 name,
@@ -189,7 +185,7 @@ class DirectoryStore:
                 self._bytes_of_segments(name) > 0,
             )
             for name, parsed in partition_directories
-            if parsed.kind is PartitionDirectoryKind.DELETED
+            if parsed.kind is LogKind.DELETED
         ]
         self._look_for_lost_checkpoints()
         present = [parsed for _, parsed in partition_directories]
@@ -221,7 +217,7 @@ class DirectoryStore:
 
         The checkpoints know no topic ids: an entry may be of a log that has the name of a stray.
         """
-        if name.kind is PartitionDirectoryKind.STRAY:
+        if name.kind is LogKind.STRAY:
             return 0
         return self._stored[checkpoint].get(name.topic_partition, 0)
 
@@ -259,9 +255,7 @@ class DirectoryStore:
             if offset > 0
         }
         self.missing_at_start = had_records - {
-            name.topic_partition
-            for name in present
-            if name.kind is not PartitionDirectoryKind.STRAY
+            name.topic_partition for name in present if name.kind is not LogKind.STRAY
         }
         for where in self.missing_at_start:
             self._keep_offsets(where)
@@ -331,13 +325,13 @@ class DirectoryStore:
         self._stored[checkpoint] = offsets
         return offsets
 
-    def _add(self, log: Log, kind: PartitionDirectoryKind) -> None:
+    def _add(self, log: Log, kind: LogKind) -> None:
         logs = {
-            PartitionDirectoryKind.FUTURE: self.future_logs,
-            PartitionDirectoryKind.STRAY: self.stray_logs,
+            LogKind.FUTURE: self.future_logs,
+            LogKind.STRAY: self.stray_logs,
         }.get(kind, self.logs)
         earlier = logs.get(log.topic_partition)
-        if earlier is not None and kind is not PartitionDirectoryKind.STRAY:
+        if earlier is not None and kind is not LogKind.STRAY:
             raise DuplicateLogDirectories(
                 f"duplicate log directories found: {earlier.path} and {log.path} both hold "
                 f"{log.topic_partition}; remove the one that is not wanted"
@@ -362,13 +356,13 @@ class DirectoryStore:
             ValueError: the name of the future log is too long.
         """
         if future_unique is None:
-            kind, name = PartitionDirectoryKind.CURRENT, current_directory(topic_partition)
+            kind, name = LogKind.CURRENT, current_directory(topic_partition)
         else:
             kind, name = (
-                PartitionDirectoryKind.FUTURE,
+                LogKind.FUTURE,
                 future_directory(topic_partition, future_unique),
             )
-        existing = self.logs if kind is PartitionDirectoryKind.CURRENT else self.future_logs
+        existing = self.logs if kind is LogKind.CURRENT else self.future_logs
         if topic_partition in existing:
             raise DuplicateLogDirectories(f"{topic_partition} is in {self.path} already")
         self._forget_predecessor(topic_partition)
@@ -486,7 +480,7 @@ class DirectoryStore:
         # next start restores the former log, and needs its log start.
         name = current_directory(where)
         new = create_log(self.storage, name, where, log.topic_id, log.config, now_ms)
-        self._add(new, PartitionDirectoryKind.CURRENT)
+        self._add(new, LogKind.CURRENT)
         self._forget_predecessor(where)
         return new
 

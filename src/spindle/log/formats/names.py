@@ -31,8 +31,8 @@ _DECORATED = pattern(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")
 _INTEGER = pattern(r"[+-]?\d+", ASCII)
 
 
-class PartitionDirectoryKind(Enum):
-    """The purpose of a partition directory."""
+class LogKind(Enum):
+    """The kind of a log, by the name of its partition directory."""
 
     CURRENT = ""
     FUTURE = "future"
@@ -47,7 +47,7 @@ class PartitionDirectoryName(NamedTuple):
     """
 
     topic_partition: TopicPartition
-    kind: PartitionDirectoryKind
+    kind: LogKind
     unique: str
 
 
@@ -100,14 +100,14 @@ def parse_directory_name(name: str) -> PartitionDirectoryName:
     Raises:
         ValueError: this is not a name of a partition directory.
     """
-    kind = PartitionDirectoryKind.CURRENT
+    kind = LogKind.CURRENT
     plain = name
     unique = ""
     suffix = name.rpartition("-")[2]
     if suffix in ("delete", "future", "stray"):
         if _DECORATED.fullmatch(name) is None:
             raise _no_partition_directory(name)
-        kind = PartitionDirectoryKind(suffix)
+        kind = LogKind(suffix)
         plain, _, end = name.rpartition(".")
         unique = end.rpartition("-")[0]
     topic, dash, number = plain.rpartition("-")
