@@ -69,16 +69,16 @@ def test_offsets_and_batches_of_a_snapshot_file() -> None:
     header_ms = entries(name)[0][4]["lastContainedLogTimestamp"]
     values = encode_records(records)
     data = b"".join(encode_snapshot(values, SnapshotInfo(header_ms, 0, None), epoch=1, now_ms=7))
-    result = []
+    ours = []
     for position, header in batches(data):
         kinds = [""] * header.record_count
         if header.is_control:
             kinds = [type(m).__name__ for _, m in read_control_records(data, position, header)]
-        result += [
+        ours += [
             (header.base_offset + at, header.base_offset, kind) for at, kind in enumerate(kinds)
         ]
     theirs = [
         (offset, base, f"{kind[8:]}Record" if kind.startswith("control:") else "")
         for offset, base, kind, *_ in entries(name)
     ]
-    assert result == theirs
+    assert ours == theirs

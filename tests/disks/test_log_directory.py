@@ -134,10 +134,8 @@ def test_a_new_partition_has_kafkas_files() -> None:
     log = directory.create(A0, IDS["a"], LogConfig(), NOW_MS)
     directory.new_epochs.begin([(log, 0)])
     directory.new_epochs.store_all()
-    result = {
-        name: files.size(f"{ROOT}/a-0/{name}") for name in files.list_directory(f"{ROOT}/a-0")
-    }
-    assert result == {
+    sizes = {name: files.size(f"{ROOT}/a-0/{name}") for name in files.list_directory(f"{ROOT}/a-0")}
+    assert sizes == {
         "00000000000000000000.index": 10485760,
         "00000000000000000000.log": 0,
         "00000000000000000000.timeindex": 10485756,
@@ -354,7 +352,7 @@ class TestDeletion:
         with monkeypatch.context() as patch:
             patch.setattr(directory_store, "create_log", killed)
             with pytest.raises(KeyboardInterrupt):
-                directory.begin_anew(log, UNIQUE, NOW_MS)
+                directory.replace_with_empty(log, UNIQUE, NOW_MS)
         again = opened(files)
         (deleted,) = again.deleted_at_start
         assert again.restore(deleted, A0, CONFIG, NOW_MS).log_start_offset == 2

@@ -39,7 +39,7 @@ def test_a_gap_that_lasts_belongs_to_what_follows() -> None:
     for moment_s in (1.0, 3.0):
         now_s = moment_s
         watch.note(0)
-    assert watch.begin_anew() == 2.0
+    assert watch.take_longest_gap_s() == 2.0
     assert watch.longest_gap_s(0) == 0.0
     now_s = 10.0
     watch.note(0)

@@ -30,8 +30,8 @@ from spindle.log.formats.clean_shutdown import remove_clean_shutdown, write_clea
 from spindle.log.formats.names import (
     LOG_SUFFIX,
     PASSED_OVER,
-    DirectoryKind,
-    DirectoryName,
+    LogKind,
+    PartitionDirectoryName,
     current_directory,
     deleted_directory,
     future_directory,
@@ -176,9 +176,7 @@ class DirectoryStore:
         self._read(LOG_STARTS)
         self._read(HIGH_WATERMARKS)
         self._cleaner_offsets = self._read(CLEANER_OFFSETS).copy()
-        to_load = [
-            entry for entry in partition_directories if entry[1].kind is not DirectoryKind.DELETED
-        ]
+        to_load = [entry for entry in partition_directories if entry[1].kind is not LogKind.DELETED]
         self.deleted_at_start = [
             DeletedLog(
                 name,
@@ -187,7 +185,7 @@ class DirectoryStore:
                 self._bytes_of_segments(name) > 0,
             )
             for name, parsed in partition_directories
-            if parsed.kind is DirectoryKind.DELETED
+            if parsed.kind is LogKind.DELETED
         ]
         self._look_for_lost_checkpoints()
         present = [parsed for _, parsed in partition_directories]
@@ -214,12 +212,12 @@ class DirectoryStore:
         current = list(self.logs.values())
         return LoadedLogs(was_clean, len(to_load), len(self.deleted_at_start), current)
 
-    def _stored_offset(self, checkpoint: str, name: DirectoryName) -> int:
+    def _stored_offset(self, checkpoint: str, name: PartitionDirectoryName) -> int:
         """Return the checkpoint entry of a directory, 0 if it has none.
 
         The checkpoints know no topic ids: an entry may be of a log that has the name of a stray.
         """
-        if name.kind is DirectoryKind.STRAY:
+        if name.kind is LogKind.STRAY:
             return 0
         return self._stored[checkpoint].get(name.topic_partition, 0)
 
@@ -239,13 +237,13 @@ class DirectoryStore:
             if where in self._stored[checkpoint]
         }
 
-    def _keep_offsets_of_deleted(self, present: Iterable[DirectoryName]) -> None:
+    def _keep_offsets_of_deleted(self, present: Iterable[PartitionDirectoryName]) -> None:
         counts = Counter(name.topic_partition for name in present)
         for deleted in self.deleted_at_start:
             if counts[deleted.topic_partition] == 1:  # the checkpoints know no topic ids
                 self._keep_offsets(deleted.topic_partition)
 
-    def _find_missing(self, present: Iterable[DirectoryName]) -> None:
+    def _find_missing(self, present: Iterable[PartitionDirectoryName]) -> None:
         """Find the logs that had records and are missing; keep their checkpoint entries.
 
         The next checkpoint would drop the entries, and a later start would have no evidence.
@@ -257,7 +255,7 @@ class DirectoryStore:
             if offset > 0
         }
         self.missing_at_start = had_records - {
-            name.topic_partition for name in present if name.kind is not DirectoryKind.STRAY
+            name.topic_partition for name in present if name.kind is not LogKind.STRAY
         }
         for where in self.missing_at_start:
             self._keep_offsets(where)
@@ -294,9 +292,9 @@ class DirectoryStore:
         except CorruptLog:
             return None
 
-    def _partition_directories(self) -> list[tuple[str, DirectoryName]]:
+    def _partition_directories(self) -> list[tuple[str, PartitionDirectoryName]]:
         files = self.storage.file_system
-        partition_directories: list[tuple[str, DirectoryName]] = []
+        partition_directories: list[tuple[str, PartitionDirectoryName]] = []
         for name in files.list_directory(self.path):
             path = f"{self.path}/{name}"
             is_other = name in PASSED_OVER or is_metadata_directory(name)
@@ -327,13 +325,13 @@ class DirectoryStore:
         self._stored[checkpoint] = offsets
         return offsets
 
-    def _add(self, log: Log, kind: DirectoryKind) -> None:
+    def _add(self, log: Log, kind: LogKind) -> None:
         logs = {
-            DirectoryKind.FUTURE: self.future_logs,
-            DirectoryKind.STRAY: self.stray_logs,
+            LogKind.FUTURE: self.future_logs,
+            LogKind.STRAY: self.stray_logs,
         }.get(kind, self.logs)
         earlier = logs.get(log.topic_partition)
-        if earlier is not None and kind is not DirectoryKind.STRAY:
+        if earlier is not None and kind is not LogKind.STRAY:
             raise DuplicateLogDirectories(
                 f"duplicate log directories found: {earlier.path} and {log.path} both hold "
                 f"{log.topic_partition}; remove the one that is not wanted"
@@ -358,10 +356,13 @@ class DirectoryStore:
             ValueError: the name of the future log is too long.
         """
         if future_unique is None:
-            kind, name = DirectoryKind.CURRENT, current_directory(topic_partition)
+            kind, name = LogKind.CURRENT, current_directory(topic_partition)
         else:
-            kind, name = DirectoryKind.FUTURE, future_directory(topic_partition, future_unique)
-        existing = self.logs if kind is DirectoryKind.CURRENT else self.future_logs
+            kind, name = (
+                LogKind.FUTURE,
+                future_directory(topic_partition, future_unique),
+            )
+        existing = self.logs if kind is LogKind.CURRENT else self.future_logs
         if topic_partition in existing:
             raise DuplicateLogDirectories(f"{topic_partition} is in {self.path} already")
         self._forget_predecessor(topic_partition)
@@ -466,7 +467,7 @@ class DirectoryStore:
         self.checkpoint_recovery_points()
         self.checkpoint_log_starts()
 
-    def begin_anew(self, log: Log, unique: Uuid, now_ms: int) -> Log:
+    def replace_with_empty(self, log: Log, unique: Uuid, now_ms: int) -> Log:
         """Rename the log's directory to `-delete`, and create an empty log in its place.
 
         The former log stays until `remove_former` or `put_former_back`. A start that finds both
@@ -479,19 +480,19 @@ class DirectoryStore:
         # next start restores the former log, and needs its log start.
         name = current_directory(where)
         new = create_log(self.storage, name, where, log.topic_id, log.config, now_ms)
-        self._add(new, DirectoryKind.CURRENT)
+        self._add(new, LogKind.CURRENT)
         self._forget_predecessor(where)
         return new
 
     def remove_former(self, former: Log, now_ms: int) -> None:
-        """Remove a log that `begin_anew` renamed, after `file.delete.delay.ms`."""
+        """Remove a log that `replace_with_empty` renamed, after `file.delete.delay.ms`."""
         former.is_deleted = True
         self.storage.handles.release_below(former.path)
         due_ms = now_ms + former.config.file_delete_delay_ms
         self.storage.delete_later(former.path, due_ms, former.size_bytes)
 
     def put_former_back(self, former: Log, new: Log, unique: Uuid, now_ms: int) -> None:
-        """Undo `begin_anew`: delete the new log, and use the former one again."""
+        """Undo `replace_with_empty`: delete the new log, and use the former one again."""
         former.config = new.config
         self.delete_later(new, unique, now_ms)
         self.put_back(former)

@@ -106,7 +106,7 @@ class Node:
             ConfigError: the node must not start; the text says why and what to do.
             CorruptLog: the metadata log or quorum state cannot be read.
             LogDirectoryFailed: the metadata directory fails.
-            MisplacedDirectory: a log directory holds what does not belong there.
+            InvalidLogDirectory: a log directory holds what does not belong there.
         """
         config, machine = self._config, self._machine
         limit_s = config.integer("server.max.startup.time.ms") / 1000

@@ -128,9 +128,9 @@ def test_batches_stops_before_an_incomplete_one() -> None:
     two = build_batch([SimpleRecord(None, b"22")])
     both = one + two
     for end in range(len(both) + 1):
-        result = [position for position, _ in batches(both[:end])]
+        positions = [position for position, _ in batches(both[:end])]
         expected = [0][: end >= len(one)] + [len(one)][: end >= len(both)]
-        assert result == expected, f"with {end} bytes"
+        assert positions == expected, f"with {end} bytes"
     assert [position for position, _ in batches(both, len(one))] == [len(one)]
     assert [position for position, _ in batches(both, 0, len(one))] == [0]
 

@@ -24,7 +24,7 @@ class Acknowledgements:
             self._longest_s[partition] = now_s - last_s
         self._last_s[partition] = now_s
 
-    def begin_anew(self) -> float:
+    def take_longest_gap_s(self) -> float:
         """Forget the gaps that have ended, and return the longest of them in seconds.
 
         A gap that lasts still counts from its beginning.

@@ -177,7 +177,7 @@ class _Scene:
         """Yield the records; let the disk die when this many of them have been sent."""
         for count, record in enumerate(records):
             if count == when:
-                self.longest_before_s = self.acknowledged.begin_anew()
+                self.longest_before_s = self.acknowledged.take_longest_gap_s()
                 self._failure = self._thread.submit(self._fail)
             yield record
 

@@ -1,7 +1,7 @@
 """The sent records with their transactions, and the entries of logs that come from them.
 
 An application that is repeated after an abort may send the same record in several transactions; so
-a sending is a record and a transaction.
+a `SentRecord` is a record and a transaction.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,13 +25,13 @@ class TransactionOutcome:
         is_committed: None while the outcome is not known.
     """
 
-    __slots__ = ("is_asked", "is_committed", "name", "sendings")
+    __slots__ = ("is_asked", "is_committed", "name", "records")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_asked = False
         self.is_committed: bool | None = None
-        self.sendings: list[Sending] = []
+        self.records: list[SentRecord] = []
 
     @property
     def may_be_visible(self) -> bool:
@@ -39,13 +39,13 @@ class TransactionOutcome:
         return self.is_asked and self.is_committed is not False
 
 
-class Sending:
+class SentRecord:
     """A record that was sent in a transaction, or in none.
 
     Attributes:
         is_acknowledged, partition, offset: from the response to the producer.
         found: where the record is in the logs; None if it is in none.
-        is_ambiguous: it cannot be distinguished from another sending of the same record.
+        is_ambiguous: it cannot be distinguished from the same record of another transaction.
     """
 
     __slots__ = (
@@ -83,8 +83,8 @@ class Sending:
         return self.offset is None or self.offset == offset
 
 
-class Sendings:
-    """All sendings of a history, by topic and record.
+class SentRecords:
+    """All sent records of a history, by topic and record.
 
     Attributes:
         transactions: by name.
@@ -94,17 +94,17 @@ class Sendings:
 
     def __init__(self, events: Iterable[Event]) -> None:
         self.transactions: dict[str, TransactionOutcome] = {}
-        self.all: list[Sending] = []
+        self.all: list[SentRecord] = []
         self.acknowledged = 0
         self.without_offset = 0
-        self._by_record: dict[tuple[str, NumberedRecord], list[Sending]] = {}
-        self._tellers: set[tuple[str, str]] = set()
+        self._by_record: dict[tuple[str, NumberedRecord], list[SentRecord]] = {}
+        self._known_producers: set[tuple[str, str]] = set()
         for event in events:
             kind = type(event)
             if kind is RecordSent:
                 assert isinstance(event, RecordSent)
-                self._tellers.add((event.topic, event.record.producer))
-                self._sending(event.record, event.topic, event.transaction)
+                self._known_producers.add((event.topic, event.record.producer))
+                self._sent(event.record, event.topic, event.transaction)
             elif kind is Acknowledged:
                 assert isinstance(event, Acknowledged)
                 self._acknowledge(event)
@@ -117,13 +117,13 @@ class Sendings:
                 transaction.is_committed = event.is_committed
                 transaction.is_asked |= event.is_committed
 
-    def of(self, topic: str, record: NumberedRecord) -> Sequence[Sending]:
-        """Return the sends of a record to a topic."""
+    def of(self, topic: str, record: NumberedRecord) -> Sequence[SentRecord]:
+        """Return how a record was sent to a topic: once for each transaction."""
         return self._by_record.get((topic, record), ())
 
-    def tells(self, topic: str, producer: str) -> bool:
+    def has_all_of(self, topic: str, producer: str) -> bool:
         """Return whether the history has all records that the producer sent to the topic."""
-        return (topic, producer) in self._tellers
+        return (topic, producer) in self._known_producers
 
     def transaction(self, name: str) -> TransactionOutcome:
         """Return a transaction by its name."""
@@ -132,39 +132,39 @@ class Sendings:
             known = self.transactions[name] = TransactionOutcome(name)
         return known
 
-    def _sending(self, record: NumberedRecord, topic: str, name: str | None) -> Sending:
-        """Return the sending of a record in a transaction; a second one is a retry of the first."""
+    def _sent(self, record: NumberedRecord, topic: str, name: str | None) -> SentRecord:
+        """Return the record as sent in a transaction; sending it again there is a retry."""
         transaction = None if name is None else self.transaction(name)
         others = self._by_record.setdefault((topic, record), [])
         for other in others:
             if other.transaction is transaction:
                 return other
-        sending = Sending(record, topic, transaction)
-        others.append(sending)
-        self.all.append(sending)
+        sent = SentRecord(record, topic, transaction)
+        others.append(sent)
+        self.all.append(sent)
         if transaction is not None:
-            transaction.sendings.append(sending)
-        return sending
+            transaction.records.append(sent)
+        return sent
 
     def _acknowledge(self, event: Acknowledged) -> None:
-        sending = self._sending(event.record, event.partition.topic, event.transaction)
-        sending.is_acknowledged = True
-        sending.partition = event.partition
-        sending.offset = event.offset
+        sent = self._sent(event.record, event.partition.topic, event.transaction)
+        sent.is_acknowledged = True
+        sent.partition = event.partition
+        sent.offset = event.offset
         self.acknowledged += 1
         self.without_offset += event.offset is None
 
 
 def source_of(
-    sendings: Sequence[Sending], partition: TopicPartition, offset: int
-) -> tuple[Sending | None, Sequence[Sending]]:
-    """Return the sending that an entry of a log comes from, and all that it may come from.
+    candidates: Sequence[SentRecord], partition: TopicPartition, offset: int
+) -> tuple[SentRecord | None, Sequence[SentRecord]]:
+    """Return the sent record that an entry of a log comes from, and all that it may come from.
 
-    The first is None if there is more than one, or none. Only sendings that may be visible count,
+    The first is None if there is more than one, or none. Only those that may be visible count,
     unless an acknowledgement names just this place.
     """
-    for sending in sendings:
-        if sending.offset == offset and sending.partition == partition:
-            return sending, (sending,)
-    possible = [s for s in sendings if s.may_be_visible and s.may_be_at(partition, offset)]
+    for sent in candidates:
+        if sent.offset == offset and sent.partition == partition:
+            return sent, (sent,)
+    possible = [s for s in candidates if s.may_be_visible and s.may_be_at(partition, offset)]
     return (possible[0] if len(possible) == 1 else None), possible
