@@ -161,8 +161,8 @@ def test_the_password_of_a_user_comes_from_standard_input(
 
 
 def test_nodes_quorum_and_features(say: Say, refused: Say) -> None:
-    assert say("brokers", "list").splitlines()[1].split()[-1] == "running"
-    assert "broker 1 is running: stop it first" in refused("brokers", "unregister", "1", "--yes")
+    assert say("brokers", "list").splitlines()[1].split()[-1] == "serving"
+    assert "broker 1 is serving: stop it first" in refused("brokers", "unregister", "1", "--yes")
     assert "leader" in say("quorum", "list")
     features = {row["feature"]: row for row in json.loads(say("features", "list", "--json"))}
     assert features["metadata.version"]["level"] == features["metadata.version"]["highest"]

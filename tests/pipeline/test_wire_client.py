@@ -36,7 +36,7 @@ from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 from spindle.config.resources import ConfigResourceType
 from spindle.protocol.message import Message
-from spindle.protocol.messages.api_versions import ApiVersionsRequest
+from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -290,6 +290,21 @@ def test_a_dead_bootstrap_server_is_passed_over(broker: WireBroker) -> None:
     servers = client_settings({"bootstrap.servers": f"127.0.0.1:{dead},{broker.address}"})
     with WireClient(servers) as client:
         assert client.metadata().cluster_id == "wire-broker"
+
+
+def test_a_controller_in_place_of_a_broker_is_named(broker: WireBroker) -> None:
+    def answer(request: ApiVersionsRequest) -> Message:
+        versions = broker.handle(request)
+        assert isinstance(versions, ApiVersionsResponse)
+        versions.api_keys = [k for k in versions.api_keys if k.api_key != MetadataRequest.API_KEY]
+        return versions
+
+    broker.interrupt(ApiVersionsRequest, answer)
+    with (
+        WireClient(settings(broker)) as client,
+        pytest.raises(ConnectionLost, match=f"{broker.address} is a controller: give the address"),
+    ):
+        client.metadata()
 
 
 def test_offsets_by_position_and_time(client: WireClient) -> None:

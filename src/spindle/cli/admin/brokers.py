@@ -37,7 +37,7 @@ def brokers() -> None:
 def list_command(client: WireClient, as_json: bool) -> None:
     """List the brokers with their addresses; a fenced one serves no clients."""
     rows = [
-        (node.node_id, node.host, node.port, node.rack, "fenced" if node.is_fenced else "running")
+        (node.node_id, node.host, node.port, node.rack, "fenced" if node.is_fenced else "serving")
         for node in describe_brokers(client).nodes
     ]
     show_rows(as_json, _COLUMNS, rows, "There are no brokers.")
@@ -51,10 +51,10 @@ def unregister(client: WireClient, as_json: bool, broker: int, yes: bool) -> Non
     """Unregister a stopped broker that will not return.
 
     First move its replicas away: see 'spindle drain'. Asks first where standard input is a
-    terminal. A broker that still runs is refused: it would not register again by itself.
+    terminal. A broker that still serves is refused: it would not register again by itself.
     """
     if any(n.node_id == broker and not n.is_fenced for n in describe_brokers(client).nodes):
-        raise CommandFailed(f"broker {broker} is running: stop it first")
+        raise CommandFailed(f"broker {broker} is serving: stop it first")
     confirm(f"Unregister broker {broker}?", yes)
     unregister_broker(client, broker)
     click.echo(json.dumps([broker]) if as_json else f"broker {broker} is no longer registered")

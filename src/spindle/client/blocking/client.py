@@ -530,10 +530,19 @@ class WireClient:
             for address, expected in nodes:
                 try:
                     with self._bootstrapping_again():
-                        return self._connect(address, expected, limit_ms)
+                        connection = self._connect(address, expected, limit_ms)
+                    if self._is_of_right_role(connection):
+                        return connection
+                    failures.append(f"{address} is a controller: give the address of a broker")
                 except (ConnectionLost, RequestTimedOut) as error:
                     failures.append(str(error))
         raise ConnectionLost(f"no broker could be reached: {'; '.join(failures)}")
+
+    def _is_of_right_role(self, connection: BlockingConnection) -> bool:
+        """Return False for a controller if brokers are asked; controllers serve no Metadata."""
+        if self.settings.asks_controllers:
+            return True
+        return connection.versions.served(MetadataRequest.API_KEY) is not None
 
 
 def connect(bootstrap_servers: str, properties: Mapping[str, str] | None = None) -> WireClient:
