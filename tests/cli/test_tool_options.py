@@ -97,6 +97,15 @@ def test_white_space_in_the_environment_does_not_split_the_addresses(
     assert "No cluster is given" in capsys.readouterr().err
 
 
+def test_the_choices_of_a_missing_argument_stand_in_its_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["configs", "describe"]) == 2
+    assert capsys.readouterr().err.splitlines()[0] == (
+        "Missing argument 'TYPE'. Choose from: topic, broker, broker-logger, group, client-metrics"
+    )
+
+
 def test_an_option_of_a_group_stands_before_or_behind_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

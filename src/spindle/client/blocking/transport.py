@@ -22,7 +22,6 @@ from spindle.client.errors import (
     RequestTimedOut,
     SaslFailed,
     TlsFailed,
-    reason_of,
 )
 from spindle.client.framing import FrameReader
 from spindle.client.security.login import LoginFlow, renewal_due_s
@@ -30,6 +29,7 @@ from spindle.client.security.tls_failures import alert
 from spindle.client.versions import PeerVersions
 from spindle.common.errors import ApiError, ProtocolViolation
 from spindle.common.ports import Bytes
+from spindle.common.text import error_text
 from spindle.protocol.message import Message
 
 R = TypeVar("R", bound=Message)
@@ -104,7 +104,7 @@ class BlockingConnection:
                 f"{address} did not accept a connection within {connect_ms} ms"
             ) from None
         except (OSError, UnicodeError) as error:  # UnicodeError: the host is no host name
-            raise ConnectionLost(f"cannot connect to {address}: {reason_of(error)}") from error
+            raise ConnectionLost(f"cannot connect to {address}: {error_text(error)}") from error
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if settings.receive_buffer_bytes > 0:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
@@ -322,12 +322,12 @@ class BlockingConnection:
             if refused is not None:
                 raise TlsFailed(refused) from None
             raise ConnectionLost(
-                f"connection to {self.address} failed: {reason_of(error)}"
+                f"connection to {self.address} failed: {error_text(error)}"
             ) from error
         except OSError as error:
             self.close()
             raise ConnectionLost(
-                f"connection to {self.address} failed: {reason_of(error)}{self._hint()}"
+                f"connection to {self.address} failed: {error_text(error)}{self._hint()}"
             ) from error
         except BaseException:  # also Ctrl-C, after which the answer is still to come
             self.close()
