@@ -13,6 +13,7 @@ from spindle.cli.parameter_types import WholeRange
 from spindle.cli.suggestions import SuggestingGroup
 from spindle.client.admin.cluster import describe_brokers, unregister_broker
 from spindle.client.blocking.client import WireClient
+from spindle.common.errors import ApiError, ErrorCode
 
 _COLUMNS: Final = {
     "id": "ID",
@@ -53,8 +54,15 @@ def unregister(client: WireClient, as_json: bool, broker: int, yes: bool) -> Non
     First move its replicas away: see 'spindle drain'. Asks first where standard input is a
     terminal. A broker that still serves is refused: it would not register again by itself.
     """
-    if any(n.node_id == broker and not n.is_fenced for n in describe_brokers(client).nodes):
+    nodes = describe_brokers(client).nodes
+    if any(n.node_id == broker and not n.is_fenced for n in nodes):
         raise CommandFailed(f"broker {broker} is serving: stop it first")
     confirm(f"Unregister broker {broker}?", yes)
-    unregister_broker(client, broker)
+    try:
+        unregister_broker(client, broker)
+    except ApiError as error:
+        if error.code is not ErrorCode.BROKER_ID_NOT_REGISTERED:
+            raise
+        known = ", ".join(str(n.node_id) for n in nodes)
+        raise CommandFailed(f"there is no broker {broker}; there are {known}") from None
     click.echo(json.dumps([broker]) if as_json else f"broker {broker} is no longer registered")
