@@ -193,20 +193,20 @@ def test_a_client_shows_which_broker_it_waits_for(broker: WireBroker) -> None:
     seen: list[str] = []
 
     def answer(request: MetadataRequest) -> Message:
-        wait_until(lambda: wait_text(client, 0))
-        seen.extend((wait_text(client, 0), wait_text(client, 60)))
+        wait_until(lambda: wait_text(asking, 0))
+        seen.extend((wait_text(asking, 0), wait_text(asking, 60)))
         return broker.handle(request)
 
     broker.interrupt(MetadataRequest, answer)
-    with WireClient(settings(broker)) as client:
-        client.metadata()
+    with WireClient(settings(broker)) as asking:
+        asking.metadata()
         assert seen == [f"waiting for {broker.address} to answer", ""]
-        assert wait_text(client, 0) == ""
+        assert wait_text(asking, 0) == ""
 
 
 def test_a_client_shows_why_it_repeats_a_request(broker: WireBroker) -> None:
     seen: list[str] = []
-    with WireClient(settings(broker), sleep=lambda _: seen.append(wait_text(client, 0))) as client:
+    with WireClient(settings(broker), sleep=lambda _: seen.append(wait_text(asking, 0))) as asking:
         refusal = ListOffsetsResponse(
             topics=[
                 ListOffsetsResponse.ListOffsetsTopicResponse(
@@ -220,10 +220,10 @@ def test_a_client_shows_why_it_repeats_a_request(broker: WireBroker) -> None:
             ]
         )
         broker.interrupt(ListOffsetsRequest, lambda _: refusal)
-        client.list_offsets({T0: LATEST})
+        asking.list_offsets({T0: LATEST})
         assert len(seen) == 1
         assert seen[0].startswith("trying again: ")
-        assert wait_text(client, 0) == ""
+        assert wait_text(asking, 0) == ""
 
 
 # ---------------------------------------------------------------- coordinators

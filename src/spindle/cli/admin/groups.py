@@ -292,8 +292,8 @@ def delete_offsets_command(
     confirm(f"Delete the committed offsets of group {group_id} in {names}?", yes)
     try:
         outcome = delete_offsets(client, group_id, partitions)
-    except ApiError as error:
-        raise CommandFailed(_failure_text(group_id, error)) from None
+    except ApiError as refusal:
+        raise CommandFailed(_failure_text(group_id, refusal)) from None
     documents: list[dict[str, Any]] = [
         {
             "group": group_id,
