@@ -186,4 +186,4 @@ def test_a_topic_that_does_not_exist_is_named(
 ) -> None:
     words = "--reset-offsets --group g --to-earliest --dry-run --topic"
     assert run(["kafka", "consumer-groups", *words.split(), "nope"]) == 1
-    assert capsys.readouterr().err == "no topic is called 'nope'\n"
+    assert capsys.readouterr().err == "there is no topic 'nope'\n"

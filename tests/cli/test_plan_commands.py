@@ -418,6 +418,16 @@ def test_a_directory_of_a_running_node_is_planned_empty(
     assert f"To carry it out: spindle drain 1:{path} --capacity 1GiB" in out
 
 
+def test_a_goal_that_needs_no_moves_is_one_sentence(
+    bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = said(capsys, "heal", "--capacity", "1TiB")
+    assert code == 0
+    assert out == (
+        "nothing to heal: no replica is in a failed directory, no directory is above 85%\n"
+    )
+
+
 def test_the_screen_says_what_was_written_and_what_is_next(
     bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -86,6 +86,26 @@ def test_the_environment_names_the_cluster(monkeypatch: pytest.MonkeyPatch) -> N
     assert not by_controller.has("bootstrap-server")
 
 
+def test_white_space_in_the_environment_does_not_split_the_addresses(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SPINDLE_BOOTSTRAP", " a:1, b:2 ")
+    assert parsed(DECLARATION, ["--list"]).one("bootstrap-server") == "a:1, b:2"
+    monkeypatch.setenv("SPINDLE_BOOTSTRAP", " ")
+    assert not parsed(DECLARATION, ["--list"]).has("bootstrap-server")
+    assert run(["brokers", "list"]) == 2
+    assert "No cluster is given" in capsys.readouterr().err
+
+
+def test_the_choices_of_a_missing_argument_stand_in_its_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["configs", "describe"]) == 2
+    assert capsys.readouterr().err.splitlines()[0] == (
+        "Missing argument 'TYPE'. Choose from: topic, broker, broker-logger, group, client-metrics"
+    )
+
+
 def test_an_option_of_a_group_stands_before_or_behind_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,8 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from waiting import wait_until
 from wire_broker import NODE_ID, WireBroker
 
+from spindle.cli.wait_notes import wait_text
+from spindle.client.admin.groups import committed_offsets, describe_group
+from spindle.client.admin.transactions import describe_transaction
+from spindle.client.blocking import client as blocking_client
 from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.fetcher import (
     NoProgress,
@@ -31,7 +36,12 @@ from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 from spindle.config.resources import ConfigResourceType
 from spindle.protocol.message import Message
+from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
+from spindle.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from spindle.protocol.messages.produce import ProduceRequest
@@ -112,6 +122,41 @@ def test_a_broker_that_hangs_is_asked_once_and_then_after_the_others(broker: Wir
                 silent.accept()
 
 
+@pytest.fixture
+def silent() -> Iterator[HostPort]:
+    """Yield an address that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield HostPort("127.0.0.1", listener.getsockname()[1])
+
+
+def test_a_first_broker_that_hangs_does_not_cost_the_time_limit_of_a_request(
+    broker: WireBroker, silent: HostPort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking_client, "_FIRST_TRY_MS", 20)
+    servers = client_settings({"bootstrap.servers": f"{silent},{broker.address}"})
+    assert servers.request_timeout_ms == 30_000
+    with WireClient(servers) as client:
+        assert client.metadata().cluster_id == "wire-broker"
+        assert client.silent_addresses(0) == []
+
+
+def test_a_slow_broker_gets_the_time_limit_of_a_request_after_the_others(
+    broker: WireBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking_client, "_FIRST_TRY_MS", 20)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        other_address = f"127.0.0.1:{other.getsockname()[1]}"
+
+        def answer_after_the_other_was_tried(request: ApiVersionsRequest) -> Message:
+            other.accept()[0].close()
+            return broker.handle(request)
+
+        broker.interrupt(ApiVersionsRequest, answer_after_the_other_was_tried)
+        servers = client_settings({"bootstrap.servers": f"{broker.address},{other_address}"})
+        with WireClient(servers) as client:
+            assert client.metadata().cluster_id == "wire-broker"
+
+
 def test_a_peer_that_hangs_up_is_named(broker: WireBroker) -> None:
     connection = BlockingConnection.open(HostPort("127.0.0.1", broker.port), settings(broker))
     broker.interrupt(MetadataRequest, lambda _: None)
@@ -141,6 +186,89 @@ def test_requests_may_be_sent_ahead(broker: WireBroker) -> None:
     connection.close()
 
 
+# ---------------------------------------------------------------- waits
+
+
+def test_a_client_shows_which_broker_it_waits_for(broker: WireBroker) -> None:
+    seen: list[str] = []
+
+    def answer(request: MetadataRequest) -> Message:
+        wait_until(lambda: wait_text(asking, 0))
+        seen.extend((wait_text(asking, 0), wait_text(asking, 60)))
+        return broker.handle(request)
+
+    broker.interrupt(MetadataRequest, answer)
+    with WireClient(settings(broker)) as asking:
+        asking.metadata()
+        assert seen == [f"waiting for {broker.address} to answer", ""]
+        assert wait_text(asking, 0) == ""
+
+
+def test_a_client_shows_why_it_repeats_a_request(broker: WireBroker) -> None:
+    seen: list[str] = []
+    with WireClient(settings(broker), sleep=lambda _: seen.append(wait_text(asking, 0))) as asking:
+        refusal = ListOffsetsResponse(
+            topics=[
+                ListOffsetsResponse.ListOffsetsTopicResponse(
+                    name="t",
+                    partitions=[
+                        ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse(
+                            partition_index=0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER
+                        )
+                    ],
+                )
+            ]
+        )
+        broker.interrupt(ListOffsetsRequest, lambda _: refusal)
+        asking.list_offsets({T0: LATEST})
+        assert len(seen) == 1
+        assert seen[0].startswith("trying again: ")
+        assert wait_text(asking, 0) == ""
+
+
+# ---------------------------------------------------------------- coordinators
+
+
+NO_COORDINATOR = FindCoordinatorResponse(
+    coordinators=[
+        FindCoordinatorResponse.Coordinator(
+            key="k", node_id=-1, port=-1, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE
+        )
+    ]
+)
+
+
+def test_without_a_topic_of_the_coordinators_there_is_no_group_and_no_transactional_id(
+    broker: WireBroker, client: WireClient, pauses: list[float]
+) -> None:
+    broker.interrupt(FindCoordinatorRequest, *[lambda _: NO_COORDINATOR] * 3)
+    with pytest.raises(ApiError) as refused:
+        describe_transaction(client, "k")
+    assert refused.value.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    with pytest.raises(ApiError) as refused:
+        describe_group(client, "k")
+    assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+    assert committed_offsets(client, "k") == {}
+    assert pauses == []
+
+
+def test_a_coordinator_that_is_absent_for_a_while_is_awaited(
+    broker: WireBroker, client: WireClient, pauses: list[float]
+) -> None:
+    broker.log("__transaction_state", 0)
+    refused = FindCoordinatorResponse(
+        coordinators=[
+            FindCoordinatorResponse.Coordinator(
+                key="k", error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            )
+        ]
+    )
+    broker.interrupt(FindCoordinatorRequest, lambda _: NO_COORDINATOR, lambda _: refused)
+    with pytest.raises(ApiError):
+        describe_transaction(client, "k")
+    assert len(pauses) == 1
+
+
 # ---------------------------------------------------------------- cluster
 
 
@@ -162,6 +290,21 @@ def test_a_dead_bootstrap_server_is_passed_over(broker: WireBroker) -> None:
     servers = client_settings({"bootstrap.servers": f"127.0.0.1:{dead},{broker.address}"})
     with WireClient(servers) as client:
         assert client.metadata().cluster_id == "wire-broker"
+
+
+def test_a_controller_in_place_of_a_broker_is_named(broker: WireBroker) -> None:
+    def answer(request: ApiVersionsRequest) -> Message:
+        versions = broker.handle(request)
+        assert isinstance(versions, ApiVersionsResponse)
+        versions.api_keys = [k for k in versions.api_keys if k.api_key != MetadataRequest.API_KEY]
+        return versions
+
+    broker.interrupt(ApiVersionsRequest, answer)
+    with (
+        WireClient(settings(broker)) as client,
+        pytest.raises(ConnectionLost, match=f"{broker.address} is a controller: give the address"),
+    ):
+        client.metadata()
 
 
 def test_offsets_by_position_and_time(client: WireClient) -> None:

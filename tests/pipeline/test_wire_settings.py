@@ -25,16 +25,26 @@ def test_defaults_are_kafkas() -> None:
         ("a:1, b:2 ,", (HostPort("a", 1), HostPort("b", 2))),
         ("[::1]:9092", (HostPort("::1", 9092),)),
         ("PLAINTEXT://h:65535", (HostPort("h", 65535),)),
+        (" a:1\n", (HostPort("a", 1),)),
+        ("::1:9092", (HostPort("::1", 9092),)),
     ],
 )
 def test_bootstrap_servers_are_parsed(text: str, servers: tuple[HostPort, ...]) -> None:
     assert client_settings({"bootstrap.servers": text}).bootstrap_servers == servers
 
 
-@pytest.mark.parametrize("text", ["", " , ", "host", "host:", ":1", "h:0", "h:65536", "h:x"])
+@pytest.mark.parametrize(
+    "text",
+    ["", " , ", "host", "host:", ":1", "h:0", "h:65536", "h:x", "h:1:2", "a b:1", "a :1", "a: 1"],
+)
 def test_malformed_bootstrap_servers_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"bootstrap\.servers"):
         client_settings({"bootstrap.servers": text})
+
+
+def test_addresses_with_spaces_between_them_are_refused_with_the_remedy() -> None:
+    with pytest.raises(ConfigError, match="put commas between addresses"):
+        client_settings({"bootstrap.servers": "a:1 b:2"})
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from spindle.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResponse,
 )
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
+from spindle.protocol.messages.find_coordinator import FindCoordinatorRequest
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -43,6 +44,7 @@ EVERY_REQUEST: tuple[type[Message], ...] = (
     ApiVersionsRequest,
     DescribeConfigsRequest,
     DescribeLogDirsRequest,
+    FindCoordinatorRequest,
     SaslHandshakeRequest,
     SaslAuthenticateRequest,
 )

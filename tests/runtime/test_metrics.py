@@ -544,6 +544,12 @@ def test_the_reason_of_a_failure_is_short(cause: BaseException | str, reason: st
     assert LogDirectoryFailed("/d", cause).reason == reason
 
 
+def test_a_failed_directory_reads_as_a_sentence() -> None:
+    failure = LogDirectoryFailed("/d", OSError(errno.EIO, "Input/output error", "/d/t-0/x"))
+    assert str(failure) == "log directory /d failed: Input/output error (EIO) on t-0/x"
+    assert str(LogDirectoryFailed("/d", "it hangs")) == "log directory /d failed: it hangs"
+
+
 @given(st.one_of(st.integers(0, 100), st.integers(0, 10**13)))
 def test_a_bucket_is_a_quarter_of_an_octave(elapsed_ns: int) -> None:
     counts = OperationCounts()

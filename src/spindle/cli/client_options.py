@@ -14,6 +14,7 @@ SERVERS: Final = click.option(
     metavar="HOST:PORT,...",
     envvar=BOOTSTRAP_VARIABLE,
     show_envvar=True,
+    callback=lambda context, parameter, value: (value or "").strip() or None,
     help="Addresses of brokers.",
 )
 COMMAND_CONFIG: Final = click.option(

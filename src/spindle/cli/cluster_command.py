@@ -12,6 +12,7 @@ from spindle.cli.option_names import with_option_names
 from spindle.cli.tools.bootstrap import connect, properties_of
 from spindle.cli.tools.failures import FAILURES, failure
 from spindle.cli.tools.options import WHERE_IS_THE_CLUSTER
+from spindle.cli.wait_notes import wait_notes
 from spindle.operations.errors import OperationFailed
 from spindle.planner.plan import Infeasible
 
@@ -34,7 +35,7 @@ def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
             properties = properties_of(file)
             if servers is None and _SERVERS not in properties:
                 raise click.UsageError(WHERE_IS_THE_CLUSTER, click.get_current_context())
-            with connect(servers, properties) as client:
+            with connect(servers, properties) as client, wait_notes(client):
                 return function(client, as_json, **rest)
         except (OperationFailed, Infeasible) as error:
             raise CommandFailed(_with_notes(str(error), error)) from None

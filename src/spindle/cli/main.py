@@ -22,7 +22,7 @@ from spindle.cli.standard_output import (
     watch_standard_output,
 )
 from spindle.common.errors import ConfigError
-from spindle.common.text import printable
+from spindle.common.text import error_text, printable
 from spindle.local.errors import LocalError
 
 FAILED = 1
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         try:
             sys.stdout.flush()
         except OSError as error:
-            code = code or _failed(_os_error_text(error), output)
+            code = code or _failed(error_text(error), output)
         if output.is_closed:
             code = CLOSED
         drop_standard_output()
@@ -105,7 +105,10 @@ def run(
     except click.UsageError as error:
         if isinstance(error, click.NoSuchOption):
             error = _without_former_names(error)
-        _failed(error.format_message())
+        text = error.format_message()
+        if isinstance(error, click.MissingParameter):
+            text = " ".join(text.split())  # click lists the choices in lines of their own
+        _failed(text)
         if error.ctx is not None and not isinstance(error, NoArgsIsHelpError):
             click.echo(f"Try: {error.ctx.command_path} --help", err=True)
         return FAILED if dialect is Dialect.KAFKA else MISUSED
@@ -116,7 +119,7 @@ def run(
     except (CommandFailed, ConfigError, LocalError) as error:
         return _failed(str(error), output)
     except OSError as error:
-        return _failed(_os_error_text(error), output)
+        return _failed(error_text(error), output)
     return exit_code if isinstance(exit_code, int) else 0
 
 
@@ -127,10 +130,6 @@ def _without_former_names(error: click.NoSuchOption) -> click.NoSuchOption:
     former = {name for option in options for name in option.former}
     current = [name for name in error.possibilities or () if name not in former]
     return click.NoSuchOption(error.option_name, error.message, current, error.ctx)
-
-
-def _os_error_text(error: OSError) -> str:
-    return f"{error.filename}: {error.strerror}" if error.filename else str(error)
 
 
 def _failed(message: str, output: StandardOutput | None = None) -> int:

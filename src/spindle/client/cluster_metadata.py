@@ -74,7 +74,7 @@ class ClusterView:
         if topic is None:
             code = self.refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise NotInMetadata(code, f"topic {name!r}")
+                raise NotInMetadata(code, f"there is no topic {name!r}")
             raise error_for(code, f"topic {name!r}")
         return topic
 

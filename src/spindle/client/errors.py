@@ -83,9 +83,3 @@ def is_worth_retrying(error: BaseException) -> bool:
         # The next attempt begins with the bootstrap servers (KIP-1102).
         return error.code in RETRIABLE or error.code is ErrorCode.REBOOTSTRAP_REQUIRED
     return isinstance(error, ConnectionLost | RequestTimedOut)
-
-
-def reason_of(error: BaseException) -> str:
-    """Return the text of an error; without the error number if it is an `OSError`."""
-    reason = error.strerror if isinstance(error, OSError) else None
-    return reason or str(error)

@@ -289,7 +289,7 @@ class LogDirectoryFailed(Exception):
         self.at_ms = at_ms
 
     def __str__(self) -> str:
-        text = f"log directory {self.path} failed: {self.cause}"
+        text = f"log directory {self.path} failed: {self._cause_text(in_words=True)}"
         if self.is_fault_of_process:
             text += (
                 "; the disk is in order, but the process could open no file: "
@@ -305,11 +305,21 @@ class LogDirectoryFailed(Exception):
     @property
     def reason(self) -> str:
         """The cause in a few words, such as `EIO while writing t-3/00000000000000000000.log`."""
+        return self._cause_text(in_words=False)
+
+    def _cause_text(self, *, in_words: bool) -> str:
+        """Return the cause, with paths inside of the directory.
+
+        Args:
+            in_words: `Input/output error (EIO)` in place of `EIO`.
+        """
         cause = self.cause
         if not isinstance(cause, OSError) or cause.errno is None:
             text = str(cause)
         else:
             text = errno.errorcode.get(cause.errno, f"error {cause.errno}")
+            if in_words and cause.strerror:
+                text = f"{cause.strerror} ({text})"
             notes: list[str] = getattr(cause, "__notes__", [])
             if notes:
                 text = f"{text} {notes[0]}"

@@ -25,6 +25,19 @@ def join_first(names: Sequence[object], most: int) -> str:
     return _with_rest(map(str, names[:most]), len(names) - most)
 
 
+def error_text(error: BaseException) -> str:
+    """Return the text of an error; that of an `OSError` has no number: `/disk1/t: Not a directory`.
+
+    An error without a text is named by its type.
+    """
+    cause = getattr(error, "reason", None)  # urllib wraps the error of the connection
+    if isinstance(cause, OSError):
+        return error_text(cause)
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error) or type(error).__name__
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+
+
 def duration_text(time_s: float) -> str:
     """Return a duration as 0:34 or 2:05:09."""
     whole_s = int(time_s + 0.5)

@@ -52,6 +52,7 @@ _RESET: Final = {
 }
 
 Offsets = dict[TopicPartition, int]
+_NO_GROUP: Final = "there is no group {!r}"
 
 
 @click.group(
@@ -289,7 +290,10 @@ def delete_offsets_command(
     partitions = _chosen(client, topics)
     names = ", ".join(topics)
     confirm(f"Delete the committed offsets of group {group_id} in {names}?", yes)
-    outcome = delete_offsets(client, group_id, partitions)
+    try:
+        outcome = delete_offsets(client, group_id, partitions)
+    except ApiError as refusal:
+        raise CommandFailed(_failure_text(group_id, refusal)) from None
     documents: list[dict[str, Any]] = [
         {
             "group": group_id,
@@ -330,7 +334,7 @@ def delete(
         except ApiError as error:
             failed[name] = refusal_text(error)
             if not as_json:
-                click.echo(f"group {name!r} is not deleted: {failed[name]}", err=True)
+                click.echo(_failure_text(name, error), err=True)
         else:
             if not as_json:
                 click.echo(f"deleted {name}")
@@ -339,6 +343,13 @@ def delete(
         click.echo(json.dumps({"deleted": done, "failed": failed}))
     if failed:
         context.exit(1)
+
+
+def _failure_text(name: str, error: ApiError) -> str:
+    """Return why a group, or its offsets, cannot be deleted."""
+    if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+        return _NO_GROUP.format(name)
+    return f"group {name!r} is not changed: {refusal_text(error)}"
 
 
 def _existing(client: WireClient, name: str) -> GroupDescription:
@@ -350,7 +361,7 @@ def _existing(client: WireClient, name: str) -> GroupDescription:
     else:
         if group.state != _DEAD:
             return group
-    raise CommandFailed(f"there is no group {name!r}")
+    raise CommandFailed(_NO_GROUP.format(name))
 
 
 def _state(client: WireClient, name: str) -> str:

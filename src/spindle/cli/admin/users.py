@@ -13,9 +13,9 @@ from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.parameter_types import WholeRange
 from spindle.cli.suggestions import SuggestingGroup
-from spindle.client.admin.refusals import refusal_text
 from spindle.client.admin.scram import NewCredential, alter_user, describe_users
 from spindle.client.blocking.client import WireClient
+from spindle.common.errors import ErrorCode
 from spindle.security.scram import DEFAULT_ITERATIONS, MIN_ITERATIONS, SCRAM_MECHANISMS
 
 _SALT_BYTES: Final = 32
@@ -103,11 +103,12 @@ def delete(client: WireClient, as_json: bool, name: str, mechanism: str | None, 
     Asks first where standard input is a terminal.
     """
     described = describe_users(client, [name])
-    error = next((user.error for user in described if user.error is not None), None)
+    for error in (user.error for user in described):
+        if error is not None and error.code is not ErrorCode.RESOURCE_NOT_FOUND:
+            raise error
     known = [text for user in described for text, _ in user.credentials]
     if not known:
-        reason = f": {refusal_text(error)}" if error is not None else ""
-        raise CommandFailed(f"there is no user {name!r} with SCRAM credentials{reason}")
+        raise CommandFailed(f"there is no user {name!r} with SCRAM credentials")
     confirm(f"Delete the credentials of user {name}?", yes)
     mechanisms = [mechanism] if mechanism else known
     alter_user(client, name, [], [SCRAM_MECHANISMS[text] for text in mechanisms])

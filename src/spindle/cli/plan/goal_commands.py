@@ -25,6 +25,7 @@ def drain_command(place: str) -> PlanGoal:
         f"empty {target.text}",
         lambda client, settings: plan.drain(client, *target, settings),
         [f"spindle drain {shlex.quote(str(target))}"],
+        already_reached=f"nothing to move: {target.text} has no replicas",
     )
 
 
@@ -42,6 +43,7 @@ def decommission_command(broker: int) -> PlanGoal:
         f"empty broker {broker}",
         lambda client, settings: plan.decommission(client, broker, settings),
         [f"spindle drain {broker} --then unregister"],
+        already_reached=f"nothing to move: broker {broker} has no replicas",
     )
 
 
@@ -65,6 +67,8 @@ def heal_command(trigger_fill: float, target_fill: float) -> PlanGoal:
         lambda client, settings: plan.heal(client, healing, settings),
         ["spindle heal"],
         _afterwards,
+        f"nothing to heal: no replica is in a failed directory, no directory is above "
+        f"{trigger_fill:g}%",
     )
 
 

@@ -31,7 +31,7 @@ from spindle.cli.plan.documents import head_document, plan_document, refusal_doc
 from spindle.cli.plan.forecast_text import forecast_lines
 from spindle.cli.plan.plan_text import note_lines, plan_lines
 from spindle.cli.renamed_option import RenamedOption
-from spindle.cli.terminal import Line, show
+from spindle.cli.terminal import UNUSUAL, Line, show
 from spindle.client.blocking.client import WireClient
 from spindle.common.text import count_noun
 from spindle.operations.plan import ClusterPlan, NoPlan, PlanSettings
@@ -49,12 +49,15 @@ class PlanGoal:
         plan: reads the cluster, and makes the plan.
         carried_out_by: the steps that reach the goal, commands without the options of the plan.
         afterwards: returns the operator's steps after the moves.
+        already_reached: the sentence in place of the tables if the goal needs no moves; empty to
+            print the tables in any case.
     """
 
     text: str
     plan: Callable[[WireClient, PlanSettings], ClusterPlan]
     carried_out_by: Sequence[str]
     afterwards: Callable[[ClusterModel], Sequence[str]] = lambda _: ()
+    already_reached: str = ""
 
 
 _DEFAULTS = PlanLimits()
@@ -189,8 +192,7 @@ def plan_command(make: Callable[..., PlanGoal]) -> Callable[..., None]:
         if as_json:
             return
         width = get_terminal_size().columns if sys.stdout.isatty() else None
-        remarks = [with_option_names(remark) for remark in snapshot.remarks]
-        show(plan_lines(goal.text, plan, limits, remarks, width))
+        show(_plan_lines(goal, cluster_plan, limits, width))
         if cluster_plan.forecast is not None:
             show([Line(""), *forecast_lines(plan, cluster_plan.forecast, width)])
         if (plan.rounds or plan.preferred) and out is None:
@@ -207,6 +209,19 @@ def plan_command(make: Callable[..., PlanGoal]) -> Callable[..., None]:
             click.echo(_execution_text(client, out, throttle))
 
     return limit_options(forecast_options(HTML(cluster_command(run))))
+
+
+def _plan_lines(
+    goal: PlanGoal, cluster_plan: ClusterPlan, limits: PlanLimits, width: int | None
+) -> list[Line]:
+    """Return the tables of a plan, or one sentence if the goal needs no moves."""
+    plan = cluster_plan.placement
+    remarks = [with_option_names(remark) for remark in cluster_plan.snapshot.remarks]
+    is_reached = not (plan.rounds or plan.preferred or plan.remarks)
+    if not is_reached or not goal.already_reached:
+        return plan_lines(goal.text, plan, limits, remarks, width)
+    notes = [line for remark in remarks for line in note_lines(remark, width)]
+    return [Line(goal.already_reached), *(Line(note, UNUSUAL) for note in notes)]
 
 
 def with_given_options(step: str, context: click.Context) -> str:

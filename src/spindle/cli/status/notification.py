@@ -23,6 +23,8 @@ from urllib.parse import SplitResult, urlsplit
 
 import click
 
+from spindle.common.text import error_text
+
 _TIMEOUT_S: Final = 10.0
 """The time that a target has for one document."""
 _RETRY_S: Final = 30.0
@@ -214,7 +216,7 @@ class _Sender:
         try:
             self._send(document)
         except (OSError, ValueError, http.client.HTTPException, NotDelivered) as error:
-            return str(error) or type(error).__name__
+            return error_text(error)
         return None
 
 

@@ -361,7 +361,7 @@ def _partitions_of(client: WireClient, text: str) -> list[TopicPartition]:
         # Kafka's tool does not say which topic it is.
         reason = failure(error)
         plainly = (
-            f"no topic is called {text!r}"
+            f"there is no topic {text!r}"
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else f"topic {text!r}: {reason.plainly}"
         )

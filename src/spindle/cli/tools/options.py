@@ -68,6 +68,11 @@ class Option(click.Option):
         self.separator = separator
         self.takes_several = takes_several
 
+    def value_from_envvar(self, ctx: click.Context) -> Any:
+        """Return the whole value; click splits that of a repeatable option at white space."""
+        text = (self.resolve_envvar_value(ctx) or "").strip()
+        return (text,) if text else None
+
 
 class ParsedOption(NamedTuple):
     """An option of the command line; the value of a flag is None."""

@@ -304,7 +304,7 @@ def _insist(options: Options, names: Sequence[str]) -> None:
     text = options.one("topic")
     if text and not names and not options.has("if-exists"):
         raise ToolFailed(
-            f"Topic '{text}' does not exist as expected", plainly=f"no topic is called {text!r}"
+            f"Topic '{text}' does not exist as expected", plainly=f"there is no topic {text!r}"
         )
 
 

@@ -21,6 +21,7 @@ from spindle.cli.up.terminal_supervisor import (
     Stopped,
     TerminalSupervisor,
 )
+from spindle.common.text import error_text
 from spindle.local.cluster_spec import ClusterSpec
 from spindle.local.node_folder import (
     NodeFolder,
@@ -210,5 +211,5 @@ def _last_lines(node: NodeFolder, log_start: int) -> list[str]:
             file.seek(log_start)
             lines = file.read().decode(errors="replace").splitlines()
     except OSError as error:
-        lines = [str(error)]
+        lines = [error_text(error)]
     return lines[-_LOG_LINES:]

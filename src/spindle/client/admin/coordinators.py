@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from spindle.client.admin.refusals import raise_refusal
 from spindle.client.blocking.client import WireClient
 from spindle.client.cluster_metadata import BrokerAddress
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from spindle.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -20,6 +22,12 @@ class CoordinatorKind(IntEnum):
 
     GROUP = 0
     TRANSACTION = 1
+
+
+_TOPICS: Final = {
+    CoordinatorKind.GROUP: OFFSETS_TOPIC,
+    CoordinatorKind.TRANSACTION: TRANSACTIONS_TOPIC,
+}
 
 
 def find_coordinator(
@@ -45,6 +53,29 @@ def coordinated(
     key: str,
     ask: Callable[[BrokerAddress], T],
     kind: CoordinatorKind = CoordinatorKind.GROUP,
+    *,
+    if_none_exist: Callable[[], T] | None = None,
 ) -> T:
-    """Send a request to the coordinator of a key; find it again if it moves."""
-    return client.retrying(lambda: ask(find_coordinator(client, key, kind)))
+    """Send a request to the coordinator of a key; find it again if it moves.
+
+    Args:
+        if_none_exist: called if the topic of the coordinators does not exist, so that no group or
+            transactional id exists either; None waits until the topic is created.
+    """
+
+    def attempt() -> T:
+        try:
+            coordinator = find_coordinator(client, key, kind)
+        except ApiError as error:
+            is_unavailable = error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            if if_none_exist is None or not is_unavailable or not _is_missing(client, kind):
+                raise
+            return if_none_exist()
+        return ask(coordinator)
+
+    return client.retrying(attempt)
+
+
+def _is_missing(client: WireClient, kind: CoordinatorKind) -> bool:
+    topic = _TOPICS[kind]
+    return client.metadata([topic]).refused.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -4,9 +4,9 @@ Groups of the classic protocol and of the new protocol (KIP-848) are described b
 requests: the newer one is sent first if the broker serves it, as by Kafka's clients.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 from spindle.client.admin.coordinators import coordinated
 from spindle.client.admin.refusals import optional_error, raise_refusal
@@ -158,7 +158,14 @@ def describe_group(client: WireClient, group_id: str) -> GroupDescription:
         raise_refusal(described.error_code, described.error_message)
         return _classic_protocol(described, coordinator)
 
-    return coordinated(client, group_id, ask)
+    return coordinated(client, group_id, ask, if_none_exist=_not_found(group_id))
+
+
+def _not_found(group_id: str) -> Callable[[], NoReturn]:
+    def refuse() -> NoReturn:
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+
+    return refuse
 
 
 def _new_protocol(
@@ -274,7 +281,7 @@ def committed_offsets(client: WireClient, group_id: str) -> dict[TopicPartition,
                 )
         return dict(sorted(offsets.items()))
 
-    return coordinated(client, group_id, ask)
+    return coordinated(client, group_id, ask, if_none_exist=dict)
 
 
 def commit_offsets(
@@ -346,7 +353,7 @@ def delete_offsets(
             for partition in topic.partitions
         }
 
-    return coordinated(client, group_id, ask)
+    return coordinated(client, group_id, ask, if_none_exist=_not_found(group_id))
 
 
 def delete_group(client: WireClient, group_id: str) -> None:
@@ -362,4 +369,4 @@ def delete_group(client: WireClient, group_id: str) -> None:
         for result in client.ask(request, DeleteGroupsResponse, broker=coordinator).results:
             raise_refusal(result.error_code)
 
-    coordinated(client, group_id, ask)
+    coordinated(client, group_id, ask, if_none_exist=_not_found(group_id))

@@ -7,6 +7,7 @@ from typing import Final
 
 from spindle.client.errors import RefusedWithoutText
 from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.text import error_text
 
 _PACKAGE: Final = "org.apache.kafka.common.errors"
 
@@ -149,13 +150,7 @@ def refusal_text(error: ApiError) -> str:
 
 def failure_text(error: BaseException) -> str:
     """Return the reason why a request or a file failed, in one line and without a code."""
-    match error:
-        case ApiError():
-            return refusal_text(error)
-        case OSError(filename=name, strerror=reason) if name is not None:
-            return f"{name}: {reason}"
-        case _:
-            return str(error)
+    return refusal_text(error) if isinstance(error, ApiError) else error_text(error)
 
 
 def exception_class(code: ErrorCode) -> str:

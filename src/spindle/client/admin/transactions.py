@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 from spindle.client.admin.coordinators import CoordinatorKind, coordinated
 from spindle.client.admin.refusals import optional_error, refusal_text
@@ -155,12 +155,18 @@ def describe_transaction(client: WireClient, transactional_id: str) -> Transacti
         ClientError: no broker could be asked.
     """
 
+    def refusal(code: ErrorCode) -> ApiError:
+        return _about_id("DescribeTransactions", transactional_id, code)
+
+    def not_found() -> NoReturn:
+        raise refusal(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+
     def ask(coordinator: BrokerAddress) -> TransactionDescription:
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         answer = client.ask(request, DescribeTransactionsResponse, broker=coordinator)
         state = answer.transaction_states[0]
         if state.error_code:
-            raise _about_id("DescribeTransactions", transactional_id, ErrorCode(state.error_code))
+            raise refusal(ErrorCode(state.error_code))
         start_ms = state.transaction_start_time_ms
         return TransactionDescription(
             transactional_id,
@@ -175,7 +181,9 @@ def describe_transaction(client: WireClient, transactional_id: str) -> Transacti
             ),
         )
 
-    return coordinated(client, transactional_id, ask, CoordinatorKind.TRANSACTION)
+    return coordinated(
+        client, transactional_id, ask, CoordinatorKind.TRANSACTION, if_none_exist=not_found
+    )
 
 
 def terminate_transaction(client: WireClient, transactional_id: str) -> None:

@@ -65,6 +65,8 @@ _MS: Final = 1000
 _CONTROLLERS: Final = 2
 _CREATION_MS: Final = 5000
 _MAX_AT_ONCE: Final = 32
+_FIRST_TRY_MS: Final = 1000
+"""The time limit to open a connection while other brokers may be tried."""
 
 
 class WireClient:
@@ -107,6 +109,9 @@ class WireClient:
         self._connections: dict[_Node, BlockingConnection] = {}
         self._unreachable: dict[HostPort, None] = {}
         """Addresses at which the last attempt to connect failed."""
+        self._opening: dict[HostPort, float] = {}
+        """Addresses to which a connection is being opened, and since when."""
+        self._failure: BaseException | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -124,6 +129,20 @@ class WireClient:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+
+    @property
+    def retried_failure(self) -> BaseException | None:
+        """The failure because of which a request is repeated at present; for any thread."""
+        return self._failure
+
+    def silent_addresses(self, after_s: float) -> list[HostPort]:
+        """Return the addresses that have owed an answer for this time; for any thread."""
+        before_s = time.monotonic() - after_s
+        due = dict(self._opening)
+        for connection in tuple(self._connections.values()):
+            if connection.answer_due_s is not None:
+                due[connection.address] = connection.answer_due_s
+        return [address for address, since_s in due.items() if since_s < before_s]
 
     def metadata(self, topics: Sequence[str] | None = None) -> ClusterView:
         """Return the current state of these topics; None stands for all topics.
@@ -181,7 +200,9 @@ class WireClient:
 
             def ask(broker: BrokerAddress) -> list[LogDirView]:
                 address = HostPort(broker.host, broker.port)
-                connection = self._connect(address, self._expected(broker))
+                connection = self._connect(
+                    address, self._expected(broker), self.settings.connect_timeout_ms
+                )
                 return log_dir_views(connection.request(request, DescribeLogDirsResponse))
 
             brokers = dict(sorted(view.brokers.items()))
@@ -254,7 +275,11 @@ class WireClient:
         """
         leader = self.current_view((partition.topic,)).leader_of(partition)
         with self._bootstrapping_again():
-            return self._open(HostPort(leader.host, leader.port), self._expected(leader))
+            return self._open(
+                HostPort(leader.host, leader.port),
+                self._expected(leader),
+                self.settings.connect_timeout_ms,
+            )
 
     def ask(
         self,
@@ -319,6 +344,12 @@ class WireClient:
 
     def retrying(self, attempt: Callable[[], T]) -> T:
         """Repeat an attempt with growing pauses until it succeeds or the API timeout ends."""
+        try:
+            return self._retrying(attempt)
+        finally:
+            self._failure = None
+
+    def _retrying(self, attempt: Callable[[], T]) -> T:
         deadline = self._clock() + self.settings.api_timeout_ms / _MS
         unknown_until = math.inf
         pause_ms = self.settings.retry_backoff_ms
@@ -345,6 +376,7 @@ class WireClient:
                     raise RequestTimedOut(
                         f"gave up after {self.settings.api_timeout_ms} ms: {error}"
                     ) from error
+                self._failure = error
             self.forget_metadata()
             self._sleep(pause_ms / _MS)
             pause_ms = min(2 * pause_ms, self.settings.retry_backoff_max_ms)
@@ -395,19 +427,33 @@ class WireClient:
             ClientError: the broker cannot be reached.
         """
         with self._bootstrapping_again():
-            return self._connect(HostPort(broker.host, broker.port), self._expected(broker))
+            return self._connect(
+                HostPort(broker.host, broker.port),
+                self._expected(broker),
+                self.settings.connect_timeout_ms,
+            )
 
-    def _connect(self, address: HostPort, expected: ExpectedBroker | None) -> BlockingConnection:
+    def _connect(
+        self, address: HostPort, expected: ExpectedBroker | None, limit_ms: int | None = None
+    ) -> BlockingConnection:
         connection = self._connections.get((address, expected))
         if connection is None or not connection.is_open:
             self._unreachable[address] = None
-            connection = self._open(address, expected)
+            connection = self._open(address, expected, limit_ms)
             self._connections[address, expected] = connection
             self._unreachable.pop(address, None)
         return connection
 
-    def _open(self, address: HostPort, expected: ExpectedBroker | None) -> BlockingConnection:
-        return BlockingConnection.open(address, self.settings, self._security, expected)
+    def _open(
+        self, address: HostPort, expected: ExpectedBroker | None, limit_ms: int | None
+    ) -> BlockingConnection:
+        self._opening[address] = time.monotonic()
+        try:
+            return BlockingConnection.open(
+                address, self.settings, self._security, expected, limit_ms
+            )
+        finally:
+            self._opening.pop(address, None)
 
     def _expected(self, broker: BrokerAddress) -> ExpectedBroker | None:
         """Return what a broker has to be; None if it is not known or not to be checked."""
@@ -467,7 +513,8 @@ class WireClient:
     def _reachable(self) -> BlockingConnection:
         """Return a connection to the first node that answers; try the known nodes first.
 
-        A node that hangs costs the whole time limit, so it is tried again only after the others.
+        A node that hangs costs a second while there are others. If none answers in this time, all
+        are tried again with the limits of the settings.
         """
         known: list[_Node] = [
             (HostPort(broker.host, broker.port), self._expected(broker))
@@ -476,14 +523,26 @@ class WireClient:
         bootstrap: list[_Node] = [(address, None) for address in self.settings.bootstrap_servers]
         if known and not self.settings.rebootstraps:
             bootstrap = []
-        failures = []
-        for address, expected in dict.fromkeys((*self._easiest(known), *self._easiest(bootstrap))):
-            try:
-                with self._bootstrapping_again():
-                    return self._connect(address, expected)
-            except (ConnectionLost, RequestTimedOut) as error:
-                failures.append(str(error))
+        nodes = list(dict.fromkeys((*self._easiest(known), *self._easiest(bootstrap))))
+        failures: list[str] = []
+        for limit_ms in (_FIRST_TRY_MS, None) if len(nodes) > 1 else (None,):
+            failures.clear()
+            for address, expected in nodes:
+                try:
+                    with self._bootstrapping_again():
+                        connection = self._connect(address, expected, limit_ms)
+                    if self._is_of_right_role(connection):
+                        return connection
+                    failures.append(f"{address} is a controller: give the address of a broker")
+                except (ConnectionLost, RequestTimedOut) as error:
+                    failures.append(str(error))
         raise ConnectionLost(f"no broker could be reached: {'; '.join(failures)}")
+
+    def _is_of_right_role(self, connection: BlockingConnection) -> bool:
+        """Return False for a controller if brokers are asked; controllers serve no Metadata."""
+        if self.settings.asks_controllers:
+            return True
+        return connection.versions.served(MetadataRequest.API_KEY) is not None
 
 
 def connect(bootstrap_servers: str, properties: Mapping[str, str] | None = None) -> WireClient:

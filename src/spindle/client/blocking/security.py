@@ -4,11 +4,12 @@ import socket
 import ssl
 
 from spindle.client.blocking.settings import HostPort
-from spindle.client.errors import ClientError, ConnectionLost, TlsFailed, reason_of
+from spindle.client.errors import ClientError, ConnectionLost, TlsFailed
 from spindle.client.security.login import LoginFlow
 from spindle.client.security.login_source import LoginSource
 from spindle.client.security.settings import SecuritySettings
 from spindle.client.security.tls_failures import handshake_failure
+from spindle.common.text import error_text
 from spindle.security.tls_context import client_context
 
 
@@ -70,4 +71,4 @@ def _named(error: OSError, address: HostPort) -> ClientError:
             )
         case ssl.SSLError():
             return TlsFailed(handshake_failure(error, str(address)))
-    return ConnectionLost(f"connection to {address} failed: {reason_of(error)}")
+    return ConnectionLost(f"connection to {address} failed: {error_text(error)}")

@@ -17,6 +17,9 @@ _ISOLATION_LEVELS: Final = {
     "read_uncommitted": READ_UNCOMMITTED,
     "read_committed": READ_COMMITTED,
 }
+_HOST: Final = re.compile(r"[^\s:]+|[0-9A-Fa-f.]*(:[0-9A-Fa-f.]*){2,}(%\S+)?")
+"""A name or an IPv4 address, which have no colon, or an IPv6 address."""
+_PORT: Final = re.compile(r"[0-9]{1,5}")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,30}")
 _MAX_INT: Final = 2**31 - 1
 _MAX_LONG: Final = 2**63 - 1
@@ -164,9 +167,11 @@ def _host_port(text: str) -> HostPort:
     address = text.rpartition("://")[2]
     host, _, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal() or not 0 < int(port) <= _MAX_PORT:
+    is_port = _PORT.fullmatch(port) is not None and 0 < int(port) <= _MAX_PORT
+    if not _HOST.fullmatch(host) or not is_port:
+        hint = "; put commas between addresses" if len(text.split()) > 1 else ""
         raise ConfigError(
-            f"bootstrap.servers has {text!r}, want host:port with a port of 1 to {_MAX_PORT}"
+            f"bootstrap.servers has {text!r}, want host:port with a port of 1 to {_MAX_PORT}{hint}"
         )
     return HostPort(host, int(port))
 

@@ -22,7 +22,6 @@ from spindle.client.errors import (
     RequestTimedOut,
     SaslFailed,
     TlsFailed,
-    reason_of,
 )
 from spindle.client.framing import FrameReader
 from spindle.client.security.login import LoginFlow, renewal_due_s
@@ -30,6 +29,7 @@ from spindle.client.security.tls_failures import alert
 from spindle.client.versions import PeerVersions
 from spindle.common.errors import ApiError, ProtocolViolation
 from spindle.common.ports import Bytes
+from spindle.common.text import error_text
 from spindle.protocol.message import Message
 
 R = TypeVar("R", bound=Message)
@@ -42,6 +42,10 @@ class BlockingConnection:
 
     Record sets in an answer are slices of a buffer that the next `receive` overwrites, so decode
     them first. After any exception but `ApiError` the connection is closed.
+
+    Attributes:
+        answer_due_s: since when the broker could have answered, by `time.monotonic`; None while no
+            answer is awaited. Other threads may read it.
     """
 
     def __init__(
@@ -61,6 +65,8 @@ class BlockingConnection:
         self._frames = FrameReader(reuse_buffer=True)
         self._renewal_due_s: float | None = None
         self._has_answered = False
+        self._timeout_ms = settings.request_timeout_ms
+        self.answer_due_s: float | None = None
 
     @classmethod
     def open(
@@ -69,12 +75,14 @@ class BlockingConnection:
         settings: ClientSettings,
         security: ClientSecurity | None = None,
         expected: ExpectedBroker | None = None,
+        limit_ms: int | None = None,
     ) -> Self:
         """Connect, log in if the settings say so, and negotiate versions.
 
         Args:
             security: That of the other connections of the client; None for one of its own.
             expected: The broker that has to answer; None accepts any.
+            limit_ms: The time limit of each of these steps; None for those of the settings.
 
         Raises:
             ApiError: the peer is not the expected broker (REBOOTSTRAP_REQUIRED), or refused
@@ -87,16 +95,16 @@ class BlockingConnection:
             ConfigError: a store of keys or certificates, or a token, cannot be read.
         """
         security = security or ClientSecurity(settings.security)
+        limits = settings if limit_ms is None else settings.within(limit_ms)
+        connect_ms = limits.connect_timeout_ms
         try:
-            opened = socket.create_connection(
-                (address.host, address.port), settings.connect_timeout_ms / 1000
-            )
+            opened = socket.create_connection((address.host, address.port), connect_ms / 1000)
         except TimeoutError:
             raise ConnectionLost(
-                f"{address} did not accept a connection within {settings.connect_timeout_ms} ms"
+                f"{address} did not accept a connection within {connect_ms} ms"
             ) from None
         except (OSError, UnicodeError) as error:  # UnicodeError: the host is no host name
-            raise ConnectionLost(f"cannot connect to {address}: {reason_of(error)}") from error
+            raise ConnectionLost(f"cannot connect to {address}: {error_text(error)}") from error
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if settings.receive_buffer_bytes > 0:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
@@ -106,6 +114,7 @@ class BlockingConnection:
             opened.close()
             raise
         connection = cls(address, secured, settings, security, expected)
+        connection._timeout_ms = limits.request_timeout_ms
         try:
             with connection._closing_on_failure():
                 connection._negotiate()
@@ -113,6 +122,7 @@ class BlockingConnection:
         except BaseException:
             connection.close()
             raise
+        connection._timeout_ms = settings.request_timeout_ms
         return connection
 
     @property
@@ -186,8 +196,10 @@ class BlockingConnection:
             RequestTimedOut: the answer did not arrive in time.
             ProtocolViolation: the broker sent something else than this answer.
         """
+        self.answer_due_s = time.monotonic() + wait_ms / 1000
         with self._closing_on_failure():
-            received = self._receive_one(self._frames, self._settings.request_timeout_ms + wait_ms)
+            received = self._receive_one(self._frames, self._timeout_ms + wait_ms)
+            self.answer_due_s = None
             self._has_answered = True
             if not isinstance(received, ReceivedAnswer):
                 raise ProtocolViolation(f"{self.address} answered ApiVersions a second time")
@@ -195,12 +207,13 @@ class BlockingConnection:
 
     def close(self) -> None:
         """Close the socket. It may be called again."""
+        self.answer_due_s = None
         self._socket.close()
 
     def _negotiate(self) -> None:
         self._send_all(self._state.opening())
         while True:
-            received = self._receive_one(self._frames, self._settings.request_timeout_ms)
+            received = self._receive_one(self._frames, self._timeout_ms)
             match received:
                 case Negotiated():
                     return
@@ -246,7 +259,7 @@ class BlockingConnection:
                     wanted.message, wanted.response, first_version=wanted.first_version
                 )
                 self._send_all(parts)
-                received = self._receive_one(frames, self._settings.request_timeout_ms)
+                received = self._receive_one(frames, self._timeout_ms)
                 if not isinstance(received, ReceivedAnswer):
                     raise ProtocolViolation(f"{self.address} answered ApiVersions a second time")
                 wanted = course.send(received.response)
@@ -256,7 +269,7 @@ class BlockingConnection:
             raise SaslFailed(f"{self.address}: {error}") from None
 
     def _send_all(self, parts: Sequence[Bytes]) -> None:
-        self._socket.settimeout(self._settings.request_timeout_ms / 1000)
+        self._socket.settimeout(self._timeout_ms / 1000)
         if isinstance(self._socket, ssl.SSLSocket):
             try:
                 self._socket.sendall(b"".join(parts))
@@ -301,7 +314,7 @@ class BlockingConnection:
         except TimeoutError:
             self.close()
             raise RequestTimedOut(
-                f"{self.address} did not answer within {self._settings.request_timeout_ms} ms"
+                f"{self.address} did not answer within {self._timeout_ms} ms"
             ) from None
         except ssl.SSLError as error:
             self.close()
@@ -309,12 +322,12 @@ class BlockingConnection:
             if refused is not None:
                 raise TlsFailed(refused) from None
             raise ConnectionLost(
-                f"connection to {self.address} failed: {reason_of(error)}"
+                f"connection to {self.address} failed: {error_text(error)}"
             ) from error
         except OSError as error:
             self.close()
             raise ConnectionLost(
-                f"connection to {self.address} failed: {reason_of(error)}{self._hint()}"
+                f"connection to {self.address} failed: {error_text(error)}{self._hint()}"
             ) from error
         except BaseException:  # also Ctrl-C, after which the answer is still to come
             self.close()

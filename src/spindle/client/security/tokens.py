@@ -21,6 +21,7 @@ from spindle.client.security.token_settings import (
     UnsecuredToken,
 )
 from spindle.common.errors import ConfigError
+from spindle.common.text import error_text
 from spindle.security.bounded_read import read_small_file
 from spindle.security.secret import Secret
 
@@ -126,7 +127,7 @@ def _from_endpoint(endpoint: TokenEndpoint) -> str:
             "(sasl.login.read.timeout.ms)"
         ) from None
     except (OSError, http.client.HTTPException) as error:
-        raise ConnectionLost(f"token endpoint {endpoint.url} failed: {error}") from None
+        raise ConnectionLost(f"token endpoint {endpoint.url} failed: {error_text(error)}") from None
     if status >= _SERVER_ERROR:
         raise ConnectionLost(f"token endpoint {endpoint.url} answered with status {status}")
     answer = _json_object(body)

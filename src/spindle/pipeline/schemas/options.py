@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from spindle.common.optional_dependencies import AVRO, PROTOBUF, require
+from spindle.common.text import error_text
 from spindle.pipeline.options.values import MAX_INT, choice, lower_names, number
 from spindle.pipeline.schemas.avro import AvroDecoder
 from spindle.pipeline.schemas.confluent import (
@@ -212,7 +213,7 @@ class _Column(NamedTuple):
         try:
             return Path(path).read_bytes()
         except OSError as error:
-            raise ValueError(f"option {self.name}SchemaFile: {error}") from None
+            raise ValueError(f"option {self.name}SchemaFile: {error_text(error)}") from None
 
     def _newest(self, registry: RegistrySettings | None, kind: str) -> str:
         if registry is None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from spindle.common.text import error_text
+
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 _NOT_FOUND: Final = 404
@@ -102,7 +104,7 @@ def _get(settings: RegistrySettings, path: str) -> Any:
             kind = SchemaNotFound if error.code == _NOT_FOUND else RegistryError
             raise kind(f"{url}: HTTP status {error.code}") from None
     except OSError as error:
-        raise RegistryError(f"{url}: {error}") from None
+        raise RegistryError(f"{url}: {error_text(error)}") from None
     if len(body) > _MAX_ANSWER_BYTES:
         raise RegistryError(f"{url}: the answer has more than {_MAX_ANSWER_BYTES} bytes")
     try:

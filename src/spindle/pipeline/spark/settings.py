@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from spindle.common.text import error_text
+
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _LOG_OPTION: Final = (
     f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
@@ -85,7 +87,7 @@ def check_standalone_master(master: str) -> None:
         try:
             socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
         except OSError as error:
-            failures.append(f"{address}: {error}")
+            failures.append(f"{address}: {error_text(error)}")
         else:
             return
     raise ConnectionError(f"no Spark master at {master} ({'; '.join(failures)})")

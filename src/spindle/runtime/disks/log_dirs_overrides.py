@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from spindle.common.errors import ConfigError
 from spindle.common.ports import FileSystem
+from spindle.common.text import error_text
 from spindle.log.formats.changed_log_dirs import ChangedLogDirs, read_changed_log_dirs
 from spindle.log.formats.meta_properties import meta_properties_path
 
@@ -28,7 +29,9 @@ def changed_log_dirs(
         except OSError:  # the later checks of the directory report the cause
             return ChangedLogDirs()
         # Without the file, added directories would count as lost and removed ones would be used.
-        raise ConfigError(f"the metadata log directory {metadata_log_dir} fails: {error}") from None
+        raise ConfigError(
+            f"the metadata log directory {metadata_log_dir} fails: {error_text(error)}"
+        ) from None
     for path in changed.added:
         log.warning(
             "%s was added while the broker ran, and log.dirs does not name it; it is used. Add it "

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from spindle.common.errors import ConfigError, LogDirectoryFailed
+from spindle.common.text import error_text
 from spindle.disks.executor import DirectoryExecutor
 from spindle.runtime.machine import DirectoryFailureListener, Lock, Machine
 
@@ -53,8 +54,10 @@ class OpenDirectories:
             self._locks[path] = self._machine.lock_directory(path)
         except OSError as error:
             if is_vital:
-                raise ConfigError(f"the metadata log directory {path} fails: {error}") from error
-            log.error("log directory %s is offline: %s", path, error)
+                raise ConfigError(
+                    f"the metadata log directory {path} fails: {error_text(error)}"
+                ) from error
+            log.error("log directory %s is offline: %s", path, error_text(error))
             thread.fail(error)
 
     def check_usable(self, log_dirs: Sequence[str]) -> None:
@@ -142,4 +145,4 @@ def _release(lock: Lock) -> None:
     try:
         lock.release()
     except OSError as error:
-        log.warning("lock file: %s", error)
+        log.warning("lock file: %s", error_text(error))

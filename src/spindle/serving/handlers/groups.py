@@ -157,7 +157,13 @@ def _find(
         raise ApiError(ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is not served")
     image = services.metadata.image
     topic = image.topics.by_name.get(name)
-    if topic is not None and topic.partitions:
+    if topic is None:
+        raise ApiError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            f"{name} is not created yet: too few brokers are registered for its replication "
+            "factor, or it is being created now",
+        )
+    if topic.partitions:
         partition = topic.partitions.get(partition_for(key, len(topic.partitions)))
         leader = NO_LEADER if partition is None else partition.leader
         broker = image.cluster.brokers.get(leader)
