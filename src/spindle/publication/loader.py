@@ -6,12 +6,13 @@ AbortTransaction, never. Records before an open transaction are published at onc
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata.delta import MetadataDelta
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage, MetadataProvenance
-from spindle.metadata.snapshot import snapshot_records
+from spindle.metadata.snapshot import records_after_topics, records_before_topics
 from spindle.metadata_log.committed import CommittedBatch
 from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata_records import (
@@ -141,7 +142,8 @@ def initial_publication(image: MetadataImage) -> Publication:
     change disks that already have the newest one.
     """
     delta = MetadataDelta(EMPTY_IMAGE)
-    for record in snapshot_records(image):
+    for record in chain(records_before_topics(image), records_after_topics(image)):
         delta.replay(record, image.provenance.last_offset)
+    delta.topics.create_all(image.topics)
     delta.apply(image.provenance)
     return Publication(delta, image, 0)
