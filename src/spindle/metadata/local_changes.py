@@ -55,10 +55,7 @@ Instruction: TypeAlias = DeleteReplica | BecomeLeader | BecomeFollower
 
 
 def local_changes(delta: MetadataDelta, broker_id: int) -> list[Instruction]:
-    """Return instructions for one broker: deletions first, then in the order of the records.
-
-    The delta has been applied.
-    """
+    """Return instructions for one broker: deletions first, then in the order of the records."""
     deletions: list[Instruction] = []
     rest: list[Instruction] = []
     for topic_id, topic in delta.topics.deleted.items():

@@ -184,10 +184,9 @@ class TopicDelta:
                 yield partition_id, old, now
 
     def may_concern(self, broker_id: int) -> bool:
-        """Return False only if the broker had no replica of the topic and has none now.
-
-        Valid after `apply`.
-        """
+        """Return False only if the broker has no replica of the topic before and after `apply`."""
+        if self._image is None:
+            return True
         images = (self.base, self._image)
         return any(image is not None and image.may_have_replica_on(broker_id) for image in images)
 
