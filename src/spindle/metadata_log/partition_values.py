@@ -8,8 +8,8 @@ that does not parse) to the codec of messages, which also names what is wrong wi
 
 from collections.abc import Iterator
 from functools import lru_cache
-from struct import Struct
-from typing import Final, NamedTuple
+from struct import Struct, pack, unpack
+from typing import Final
 
 from spindle.common.uuids import Uuid
 from spindle.metadata.partitions import RECOVERED, PartitionRegistration
@@ -79,7 +79,7 @@ class PartitionValues:
 def _broker_list(broker_ids: tuple[int, ...]) -> bytes:
     out = bytearray()
     write_uvarint(out, len(broker_ids) + 1)
-    return bytes(out) + Struct(f">{len(broker_ids)}i").pack(*broker_ids)
+    return bytes(out) + pack(f">{len(broker_ids)}i", *broker_ids)
 
 
 @lru_cache(_MAX_CACHED_LISTS)
@@ -89,25 +89,18 @@ def _directory_list(directories: tuple[Uuid, ...]) -> bytes:
     return bytes(out) + b"".join(directories)
 
 
-class StoredPartition(NamedTuple):
-    """A partition as a snapshot has it."""
-
-    topic_id: Uuid
-    partition_id: int
-    registration: PartitionRegistration
-
-
 class PartitionReader:
-    """Reads values of partitions; equal lists become one object."""
+    """Reads values of partitions; equal ids, and most equal lists, become one object."""
 
     def __init__(self) -> None:
         self._heads = {frame(PartitionRecord(), version)[:_HEAD_BYTES] for version in (1, 2)}
         self._brokers: dict[bytes, tuple[int, ...]] = {}
         self._directories: dict[bytes, tuple[Uuid, ...]] = {}
-        self._directory_ids: dict[bytes, Uuid] = {}
+        self._ids: dict[int, int] = {}
+        self._uuids: dict[Uuid, Uuid] = {}
 
-    def read(self, value: bytes) -> StoredPartition | None:
-        """Return the partition; None if the value is another record or has another shape."""
+    def read(self, value: bytes) -> tuple[Uuid, int, PartitionRegistration] | None:
+        """Return topic id, partition id and registration; None for another record or shape."""
         if value[:_HEAD_BYTES] not in self._heads:
             return None
         try:
@@ -130,16 +123,19 @@ class PartitionReader:
             return None
         partition_id, topic_id = _IDS.unpack_from(value, _HEAD_BYTES)
         leader, leader_epoch, partition_epoch = _NUMBERS.unpack_from(value, changes_at + 2)
-        replicas = value[_REPLICAS_AT + 1 : isr_at]
-        isr = value[isr_at + 1 : changes_at]
+        brokers, members = value[_REPLICAS_AT + 1 : isr_at], value[isr_at + 1 : changes_at]
+        replicas = self._brokers.get(brokers) or self._broker_ids(brokers)
+        isr = replicas
+        if members != brokers:
+            isr = self._brokers.get(members) or self._broker_ids(members)
         directories = value[directories_at + 1 : tail_at]
-        return StoredPartition(
+        return (
             topic_id,
             partition_id,
             PartitionRegistration(
-                self._brokers.get(replicas) or self._broker_ids(replicas),
-                self._directories.get(directories) or self._ids_of(directories),
-                self._brokers.get(isr) or self._broker_ids(isr),
+                replicas,
+                self._directories.get(directories) or self._directory_ids(directories),
+                isr,
                 (),
                 (),
                 (),
@@ -152,15 +148,17 @@ class PartitionReader:
         )
 
     def _broker_ids(self, data: bytes) -> tuple[int, ...]:
-        if len(self._brokers) == _MAX_CACHED_LISTS:
-            self._brokers.clear()
-        result = self._brokers[data] = Struct(f">{len(data) // 4}i").unpack(data)
+        ids: tuple[int, ...] = unpack(f">{len(data) // 4}i", data)
+        known = self._ids.setdefault
+        result = tuple(map(known, ids, ids))
+        if len(self._brokers) < _MAX_CACHED_LISTS:
+            self._brokers[data] = result
         return result
 
-    def _ids_of(self, data: bytes) -> tuple[Uuid, ...]:
-        if len(self._directories) == _MAX_CACHED_LISTS:
-            self._directories.clear()
-        ids = (data[at : at + 16] for at in range(0, len(data), 16))
-        result = tuple([self._directory_ids.setdefault(each, each) for each in ids])
-        self._directories[data] = result
+    def _directory_ids(self, data: bytes) -> tuple[Uuid, ...]:
+        ids: tuple[Uuid, ...] = unpack("16s" * (len(data) // 16), data)
+        known = self._uuids.setdefault
+        result = tuple(map(known, ids, ids))
+        if len(self._directories) < _MAX_CACHED_LISTS:
+            self._directories[data] = result
         return result
