@@ -16,9 +16,8 @@ from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.record_versions import record_version
 from spindle.metadata.snapshot import snapshot_records
-from spindle.metadata_log.committed import CommittedBatch
 from spindle.metadata_log.encoding import encode_records
-from spindle.metadata_log.snapshots import SnapshotInfo, encode_snapshot
+from spindle.metadata_log.snapshots import SnapshotBatch, SnapshotInfo, encode_snapshot
 from spindle.protocol.message import Message
 from spindle.protocol.messages import metadata_records
 from spindle.protocol.records.batch import batches
@@ -43,7 +42,7 @@ def recorded(name: str) -> list[tuple[Message, int]]:
 
 
 def loaded(records: list[Message]) -> MetadataImage:
-    batch = CommittedBatch(0, len(records) - 1, 1, 0, 1, records)
+    batch = SnapshotBatch(0, 0, list(encode_records(records)))
     return MetadataLoader().load_snapshot(OffsetAndEpoch(300, 1), [batch]).image
 
 

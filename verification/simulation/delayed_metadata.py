@@ -30,10 +30,10 @@ class HeldMetadata:
         self._chance = chance
         self._held: list[CommittedBatch] = []
         self._commit = publisher.on_commit
-        self._read_snapshot = publisher.read_snapshot
+        self._begin_snapshot = publisher.begin_snapshot
         self._leader_change = publisher.on_leader_change
         publisher.on_commit = self.on_commit
-        publisher.read_snapshot = self.read_snapshot
+        publisher.begin_snapshot = self.begin_snapshot
         publisher.on_leader_change = self.on_leader_change
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
@@ -45,10 +45,10 @@ class HeldMetadata:
         else:
             self._commit(batches)
 
-    def read_snapshot(self, snapshot_id: Any, batches: Any) -> Any:
+    def begin_snapshot(self, snapshot_id: Any) -> Any:
         """Drop the held batches: the snapshot covers them, and is the next step of the image."""
         self._held = []
-        return self._read_snapshot(snapshot_id, batches)
+        return self._begin_snapshot(snapshot_id)
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Release first: a leader must know everything before its epoch."""

@@ -108,7 +108,8 @@ def _elect_only(original: Function) -> Function:
 
     def directory_failed(self: Any, broker_id: int, directory: Any) -> None:
         led = broker_changes.partitions_where(
-            self._image, lambda p: p.leader == broker_id and p.directory(broker_id) == directory
+            self._image.topics.by_id.values(),
+            lambda p: p.leader == broker_id and p.directory(broker_id) == directory,
         )
         self.update(led, remove=broker_id)
 
@@ -119,7 +120,9 @@ def _take_whole_broker(original: Function) -> Function:
     """After the failure of a directory, take all replicas of the broker out."""
 
     def directory_failed(self: Any, broker_id: int, directory: Any) -> None:
-        hosted = broker_changes.partitions_where(self._image, lambda p: broker_id in p.replicas)
+        hosted = broker_changes.partitions_where(
+            self._image.topics.by_id.values(), lambda p: broker_id in p.replicas
+        )
         self.update(hosted, remove=broker_id)
 
     return directory_failed
