@@ -18,7 +18,8 @@ from moving_broker import (
 
 from spindle.common.ids import OffsetAndEpoch
 from spindle.common.uuids import DIRECTORY_LOST
-from spindle.disks.directory_store import DeletedLog, DirectoryStore
+from spindle.disks.deleted_log import DeletedLog
+from spindle.disks.directory_store import DirectoryStore
 from spindle.log.formats.names import deleted_directory
 
 LEADER = 2

@@ -211,7 +211,7 @@ def _leave_at_once(original: Function) -> Function:
 
 def _trust_entries(original: Function) -> Function:
     """Take a log for one without records if no checkpoint has an entry, even if all were lost."""
-    return lambda self, where: where in self.missing_at_start
+    return lambda self, where, topic_id: self.has_records_missing(where, topic_id)
 
 
 DISK_MUTANTS: Final[dict[str, Mutant]] = {
