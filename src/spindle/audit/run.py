@@ -2,6 +2,7 @@
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -64,10 +65,9 @@ def run_audit(
         ApiError, ClientError: the cluster no longer responds.
         ConfigError: a directory is one of another cluster.
     """
-    try:
+    placement = None
+    with suppress(MetadataNotRead):  # `confirmed_findings` reports it
         placement = load_placement()
-    except MetadataNotRead:
-        placement = None  # `confirmed_findings` reports it
     policies = None if placement is None else placement.policies()
     listing = list_audit(paths, policies, checks_records=checks_records)
     if cluster is not None:
