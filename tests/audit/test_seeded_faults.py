@@ -79,6 +79,7 @@ ELSEWHERE = {
     "directory-assignment",
     "directory-identity",
     "epoch-order",
+    "metadata-not-read",
     "metadata-snapshot",
     "records",
     "replica-differs",

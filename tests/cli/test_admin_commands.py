@@ -68,7 +68,7 @@ def test_the_life_of_the_offsets_of_a_group(
         (("reset", "g"), "Give exactly one of --to, --ago and --shift."),
         (("reset", "g", "--to", "noon"), "--to noon: give earliest, latest, an offset, or a time"),
         (("reset", "g", "--to", "1"), "group 'g' has no committed offsets: give --topic"),
-        (("reset", "g", "--to", "1", "--topic", "a:b"), "a:b: give TOPIC, or TOPIC:0,1"),
+        (("reset", "g", "--to", "1", "--topic", "a:b"), "'a:b' is not TOPIC or TOPIC:N,..."),
         (("reset", "g", "--to", "1", "--topic", "nosuch"), "there is no topic 'nosuch'"),
         (("lst",), "There is no command 'lst'. Did you mean list?"),
     ],
@@ -123,6 +123,8 @@ def test_settings_are_set_shown_and_removed(say: Say, refused: Say) -> None:
     assert refused("configs", "describe", "broker", "1", "nosuch") == (
         "broker 1 has no setting 'nosuch'\n"
     )
+    for words in (("set", "topic", "gone", "a=b"), ("describe", "topic", "gone")):
+        assert refused("configs", *words) == "there is no topic 'gone'\n"
     text = refused("configs", "set", "broker", "x", "a=b")
     assert text.startswith("broker x: give the node id of a broker, or all\n")
 

@@ -97,6 +97,22 @@ def test_white_space_in_the_environment_does_not_split_the_addresses(
     assert "No cluster is given" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["topic", "describe", "a", ""], "NAME"),
+        (["transactions", "describe", ""], "ID"),
+        (["users", "delete", "", "-y"], "NAME"),
+        (["consume", ""], "TOPIC"),
+    ],
+)
+def test_an_empty_name_is_refused_before_the_cluster_is_asked(
+    words: list[str], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words, "-b", "127.0.0.1:1"]) == 2
+    assert capsys.readouterr().err.splitlines()[0] == f"{name} is empty"
+
+
 def test_the_choices_of_a_missing_argument_stand_in_its_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

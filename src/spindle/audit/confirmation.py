@@ -11,7 +11,7 @@ from typing import Final
 from spindle.audit.file_limits import refuse_odd_file
 from spindle.audit.findings import AuditFinding
 from spindle.audit.log_directory import compare_directories, list_log_directory
-from spindle.audit.placement import ClusterPlacement, compare_with_metadata
+from spindle.audit.placement import ClusterPlacement, MetadataNotRead, compare_with_metadata
 from spindle.audit.replica_place import ClosingState
 from spindle.columnar.directory_files import read_topic_id
 from spindle.common.errors import CorruptLog
@@ -62,9 +62,13 @@ def _look(
     topic_ids = {place.path: _topic_id(place.path) for entry in listed for place in entry.replicas}
     findings = [finding for directory in listed for finding in directory.findings]
     findings += compare_directories(listed, topic_ids)
-    placement = load_placement()
-    if placement is not None:
-        findings += compare_with_metadata(placement, listed, topic_ids)
+    try:
+        placement = load_placement()
+    except MetadataNotRead as error:
+        findings.append(error.finding())
+    else:
+        if placement is not None:
+            findings += compare_with_metadata(placement, listed, topic_ids)
     return findings, any(entry.state is ClosingState.IN_USE for entry in listed)
 
 

@@ -67,6 +67,10 @@ class RepairKind(Enum):
         "directory that has the metadata log, or compare the records at this offset with "
         "`spindle kafka dump-log`"
     )
+    READ_METADATA = (
+        "audit with the release that wrote the metadata log, or with --bootstrap-server, which "
+        "reads the metadata from the brokers"
+    )
     CONNECT = "start the node, or look at the network between it and this machine, then audit again"
 
 
@@ -133,6 +137,12 @@ class FindingKind(Enum):
     PRODUCER_SNAPSHOT_ENTRY = ("producer-snapshot-entry", Severity.ERROR, _STALE, _REBUILD)
     QUORUM_STATE = ("quorum-state", Severity.ERROR, _STALE, RepairKind.VOTE)
     METADATA_SNAPSHOT = ("metadata-snapshot", Severity.ERROR, _DAMAGE, _COPY)
+    METADATA_NOT_READ = (
+        "metadata-not-read",
+        Severity.WARNING,
+        "another release wrote the metadata log, or it is damaged",
+        RepairKind.READ_METADATA,
+    )
     PARTITION_METADATA = ("partition-metadata", Severity.ERROR, _STALE, _COPY)
     META_PROPERTIES = ("meta-properties", Severity.ERROR, _STALE, _IDENTITY)
     DIRECTORY_IDENTITY = (

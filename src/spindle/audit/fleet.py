@@ -76,7 +76,8 @@ def audit_directories(
             wait for it. None takes those of brokers from `cluster`, if it is given.
         cluster: queries the brokers, too; None for no queries. Tasks fetch the replicas of other
             machines.
-        load_placement: returns the present metadata of the cluster, None if it is not known.
+        load_placement: returns the present metadata of the cluster, None if it is not known; it may
+            raise `placement.MetadataNotRead`, which becomes a finding.
         on_progress: called about five times a second.
 
     Raises:

@@ -12,6 +12,29 @@ from spindle.common.uuids import Uuid, uuid_text
 from spindle.log.formats.meta_properties import META_PROPERTIES
 
 
+class MetadataNotRead(Exception):
+    """The audited directories have a metadata log, and the metadata in it cannot be used.
+
+    Attributes:
+        path: the folder of the log.
+        reason: as a part of a sentence.
+    """
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+    def finding(self) -> AuditFinding:
+        """Return the finding, which names the checks that are left out."""
+        evidence = (
+            f"{self.reason}; so the replicas are not compared with the metadata of the cluster: "
+            "missing, stray and orphaned replicas, topic ids, directory ids, cleanup policies and "
+            "leaders"
+        )
+        return AuditFinding(FindingKind.METADATA_NOT_READ, str(self.path), evidence)
+
+
 @dataclass(frozen=True, slots=True)
 class PlacedPartition:
     """One partition: the nodes of its replicas and their directories, -1 for no leader.

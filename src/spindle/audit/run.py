@@ -2,13 +2,14 @@
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from spindle.audit.confirmation import confirmed_findings
 from spindle.audit.findings import is_unread
-from spindle.audit.placement import ClusterPlacement
+from spindle.audit.placement import ClusterPlacement, MetadataNotRead
 from spindle.audit.replica import AuditedReplica
 from spindle.audit.replica_comparison import replica_groups
 from spindle.audit.replica_place import ReplicaPlace
@@ -47,7 +48,8 @@ def run_audit(
         paths: roots of log directories, of one or several nodes.
         jobs: processes that read at the same time.
         checks_records: the records of all batches are decoded, too.
-        load_placement: returns the present metadata of the cluster, None if it is not known.
+        load_placement: returns the present metadata of the cluster, None if it is not known; it may
+            raise `MetadataNotRead`, which becomes a finding.
         recheck_ms: the pause before suspicious files of a directory in use are read again.
         bytes_per_second: maximum read rate from each log directory.
         progress: results of an interrupted audit to continue from; new ones are added.
@@ -63,7 +65,9 @@ def run_audit(
         ApiError, ClientError: the cluster no longer responds.
         ConfigError: a directory is one of another cluster.
     """
-    placement = load_placement()
+    placement = None
+    with suppress(MetadataNotRead):  # `confirmed_findings` reports it
+        placement = load_placement()
     policies = None if placement is None else placement.policies()
     listing = list_audit(paths, policies, checks_records=checks_records)
     if cluster is not None:

@@ -32,6 +32,7 @@ def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def run(servers: str | None, file: str | None, as_json: bool, **rest: Any) -> Any:
         try:
+            _refuse_empty_arguments(click.get_current_context())
             properties = properties_of(file)
             if servers is None and _SERVERS not in properties:
                 raise click.UsageError(WHERE_IS_THE_CLUSTER, click.get_current_context())
@@ -43,6 +44,22 @@ def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
             raise CommandFailed(_with_notes(failure(error).plainly, error)) from None
 
     return run
+
+
+def _refuse_empty_arguments(context: click.Context) -> None:
+    """Refuse an empty name, as from a variable of the shell that is not set.
+
+    Raises:
+        click.UsageError: names the argument.
+    """
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if isinstance(parameter, click.Argument) and (
+            value == "" or (isinstance(value, tuple) and "" in value)
+        ):
+            raise click.UsageError(
+                f"{parameter.make_metavar(context).strip('[].')} is empty", context
+            )
 
 
 def _with_notes(text: str, error: BaseException) -> str:

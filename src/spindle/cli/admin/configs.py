@@ -1,7 +1,8 @@
 """`spindle configs`: the settings of topics, brokers, loggers, groups and client metrics."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import click
@@ -15,6 +16,7 @@ from spindle.cli.suggestions import SuggestingGroup
 from spindle.client.admin import configs as admin_configs
 from spindle.client.admin.configs import ReportedSource
 from spindle.client.blocking.client import WireClient
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.config.resources import ConfigResourceType
 
 _COLUMNS: Final = {"key": "KEY", "value": "VALUE", "source": "SOURCE"}
@@ -110,7 +112,8 @@ def describe(
     TYPE is topic, broker, broker-logger, group or client-metrics. NAME is a topic, the node id of a
     broker, or a group; 'broker all' names the dynamic defaults of all brokers.
     """
-    entries = admin_configs.describe(client, _KINDS[kind], _resource(kind, name), keys or None)
+    with _naming_topic(name):
+        entries = admin_configs.describe(client, _KINDS[kind], _resource(kind, name), keys or None)
     missing = set(keys) - {entry.name for entry in entries}
     if missing:
         raise CommandFailed(f"{kind} {name} has no setting {sorted(missing)[0]!r}")
@@ -147,7 +150,8 @@ def set_command(
     TYPE and NAME are those of 'spindle configs describe'.
     """
     wanted = parse_key_values("KEY=VALUE", settings)
-    admin_configs.alter(client, _KINDS[kind], _resource(kind, name), wanted, [])
+    with _naming_topic(name):
+        admin_configs.alter(client, _KINDS[kind], _resource(kind, name), wanted, [])
     _changed(as_json, kind, name)
 
 
@@ -163,8 +167,20 @@ def unset(client: WireClient, as_json: bool, kind: str, name: str, keys: Sequenc
 
     TYPE and NAME are those of 'spindle configs describe'.
     """
-    admin_configs.alter(client, _KINDS[kind], _resource(kind, name), {}, keys)
+    with _naming_topic(name):
+        admin_configs.alter(client, _KINDS[kind], _resource(kind, name), {}, keys)
     _changed(as_json, kind, name)
+
+
+@contextmanager
+def _naming_topic(name: str) -> Iterator[None]:
+    """Name the topic in the error of a topic that does not exist."""
+    try:
+        yield
+    except ApiError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        raise CommandFailed(f"there is no topic {name!r}") from None
 
 
 def _names(client: WireClient, kind: str) -> list[str]:

@@ -385,7 +385,9 @@ def _chosen(client: WireClient, texts: Sequence[str]) -> list[TopicPartition]:
         topic, separator, listed = text.partition(":")
         parts = listed.split(",") if separator else []
         if not topic or not all(part.isdecimal() for part in parts):
-            raise click.UsageError(f"{text}: give TOPIC, or TOPIC:0,1 for some partitions")
+            raise click.UsageError(
+                f"{text!r} is not TOPIC or TOPIC:N,..., such as orders or orders:0,1"
+            )
         numbers[topic] = [int(part) for part in parts] or None
     view = client.metadata(list(numbers))
     chosen = []

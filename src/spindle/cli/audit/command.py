@@ -201,7 +201,8 @@ def _print_plan(report: "AuditReport") -> None:
 def _exit_code(report: "AuditReport") -> int:
     from spindle.audit.findings import FindingKind, is_unread
 
-    is_silent = any(finding.kind is FindingKind.BROKER_SILENT for finding in report.findings)
-    if is_silent or is_unread(report.findings):
+    incomplete = (FindingKind.BROKER_SILENT, FindingKind.METADATA_NOT_READ)
+    is_incomplete = any(finding.kind in incomplete for finding in report.findings)
+    if is_incomplete or is_unread(report.findings):
         return _UNREADABLE
     return _DAMAGED if report.findings else 0

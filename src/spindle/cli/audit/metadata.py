@@ -6,10 +6,16 @@ from pathlib import Path
 from typing import Final
 
 from spindle.audit.file_limits import refuse_odd_files
-from spindle.audit.placement import ClusterPlacement, PlacedPartition, PlacedTopic
+from spindle.audit.placement import (
+    ClusterPlacement,
+    MetadataNotRead,
+    PlacedPartition,
+    PlacedTopic,
+)
 from spindle.cli.shell.reading import read_image
 from spindle.common.errors import CorruptLog, CorruptRecords, UnsupportedMetadata
 from spindle.common.ids import METADATA_PARTITION
+from spindle.common.text import error_text
 from spindle.log.formats.names import LOG_SUFFIX
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.topics import TopicImage
@@ -27,20 +33,33 @@ _POLICY: Final = "cleanup.policy"
 
 
 def load_placement(roots: Sequence[Path]) -> ClusterPlacement | None:
-    """Return the newest metadata in the directories; None if none can be read."""
+    """Return the newest metadata in the directories; None if there is no metadata log.
+
+    Raises:
+        MetadataNotRead: no log can be read, or another release wrote one, which may be the newest.
+    """
     images = []
     voters: dict[int, tuple[int, ...]] = {}
+    unread: MetadataNotRead | None = None
     for root in roots:
-        if not (root / str(METADATA_PARTITION)).is_dir():
+        folder = root / str(METADATA_PARTITION)
+        if not folder.is_dir():
             continue
         try:
-            refuse_odd_files(root / str(METADATA_PARTITION))
+            refuse_odd_files(folder)
             image = read_image(root)
             images.append(image)
-            voters[image.provenance.last_offset] = _voters(root / str(METADATA_PARTITION))
-        except (CorruptLog, UnsupportedMetadata, OSError, ValueError):
-            continue  # the audit of this log reports the damage
+            voters[image.provenance.last_offset] = _voters(folder)
+        except UnsupportedMetadata as error:
+            raise MetadataNotRead(folder, error.finding) from None
+        except (CorruptLog, OSError) as error:
+            # The audit of this log reports its damage; another log may have the metadata.
+            unread = MetadataNotRead(folder, error_text(error))
+        except ValueError:
+            continue  # the folder has neither segments nor snapshots
     if not images:
+        if unread is not None:
+            raise unread
         return None
     newest = max(images, key=lambda image: image.provenance.last_offset)
     return ClusterPlacement(

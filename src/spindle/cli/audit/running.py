@@ -64,7 +64,7 @@ def run_requested(
 
 
 def _load_placement(roots: list[Path]) -> "ClusterPlacement | None":
-    """Return the newest metadata in the directories; None if there is none or it is damaged."""
+    """Return the newest metadata in the directories; None without a metadata log."""
     if not any((root / str(METADATA_PARTITION)).is_dir() for root in roots):
         return None
     # The formats of the metadata log take longer to import than a small audit.

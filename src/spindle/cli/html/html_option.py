@@ -48,5 +48,8 @@ def write_page(path: Path, text: str) -> None:
         OSError: the file cannot be written.
     """
     new = path.with_name(f".{path.name}.new")
-    new.write_text(text, encoding="utf-8")
-    new.replace(path)
+    try:
+        new.write_text(text, encoding="utf-8")
+        new.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error

@@ -1,6 +1,7 @@
 """`spindle plan what-if`: the plan for a hypothetical cluster."""
 
 import shlex
+from typing import Final
 
 import click
 
@@ -12,6 +13,8 @@ from spindle.client.blocking.client import WireClient
 from spindle.operations import plan
 from spindle.operations.plan import ClusterPlan, PlanSettings
 from spindle.planner.model import BrokerModel, DirectoryModel
+
+_BROKER: Final = "ID or ID:RACK, such as 4 or 4:rack-b"
 
 
 @click.command(
@@ -51,7 +54,7 @@ def what_if_command(
     """
     if not (added or directories or removed or removed_directories):
         raise click.UsageError("name at least one broker or directory to add or to remove")
-    brokers = [BrokerModel(*parse_place(directory)) for directory in added]
+    brokers = [BrokerModel(*parse_place(broker, _BROKER)) for broker in added]
     new = [_directory(directory) for directory in directories]
     gone = [parse_place(directory) for directory in removed_directories]
 
