@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 import pytest
 
+from spindle.cli.command_groups import plan
 from spindle.cli.history.forecast_command import forecast_command, forecast_lines
 from spindle.cli.history.record_command import record_command
 from spindle.cli.main import run
-from spindle.cli.plan.group import plan
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition

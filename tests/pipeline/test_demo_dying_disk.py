@@ -13,9 +13,8 @@ from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.settings import client_settings
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.demo import flights
-from spindle.pipeline.demo.acknowledgements import Acknowledgements
 from spindle.pipeline.demo.copies import Copies
-from spindle.pipeline.demo.dying_disk import DyingDisk, busiest_disk
+from spindle.pipeline.demo.dying_disk import Acknowledgements, DyingDisk, busiest_disk
 from spindle.pipeline.demo.node import DemoLayout
 from spindle.pipeline.demo.screen import Screen
 from spindle.pipeline.demo.sending import PARTITIONS, TOPIC

@@ -18,8 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from spindle.audit import file_limits
 from spindle.audit.digests import TAIL_BATCHES, DigestBuilder
-from spindle.audit.index_files import IndexContent
-from spindle.audit.index_tails import LOST_ENTRIES, IndexTail
+from spindle.audit.index_files import LOST_ENTRIES, IndexContent, IndexTail
 from spindle.audit.record_checks import PackedBatch, RecordChecks
 from spindle.audit.segment_part import (
     NO_BATCH,

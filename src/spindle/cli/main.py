@@ -13,7 +13,7 @@ from spindle.cli.dialect import Dialect
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.lazy import LazyGroup
-from spindle.cli.renamed_option import RenamedOption
+from spindle.cli.shared_options import RenamedOption
 from spindle.cli.signals import interrupted_exit_code
 from spindle.cli.standard_output import (
     CLOSED,

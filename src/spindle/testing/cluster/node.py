@@ -194,7 +194,7 @@ class Disk:
         Raises:
             ClusterError: no other disk of the node is formatted, or this one cannot be written.
         """
-        from spindle.local.formatting.new_directories import format_new_directories
+        from spindle.local.formatting.format_node import format_new_directories
 
         format_new_directories(str(self.node.property_file))
 
