@@ -34,7 +34,7 @@ from spindle.protocol.sentinels import ACKS_ALL
 from spindle.replicas.isr_eligibility import CommittedEligibility
 from spindle.replicas.metadata_view import MetadataView
 from spindle.replicas.record_decoding import RecordDecoding
-from spindle.replication.followers import FetchTimes
+from spindle.replication.fetch_session import FetchSession
 from spindle.replication.leader_state import IsrProposal, LeaderState
 
 _log = logging.getLogger(__name__)
@@ -555,7 +555,7 @@ class Partition:
         fetch_offset: int,
         log_start_offset: int,
         broker_epoch: int,
-        fetches: FetchTimes,
+        fetches: FetchSession,
     ) -> None:
         """Record that a follower has all records below `fetch_offset`.
 
