@@ -92,6 +92,7 @@ class ControllerDriver(MetadataPublisher):
             self._heartbeats,
             lambda: self._log.image,
             self._execute,
+            lambda: publisher.last_committed_offset,
             clock,
             wall_clock,
             self.history,
@@ -237,6 +238,7 @@ class ControllerDriver(MetadataPublisher):
 
     def on_committed(self, last_offset: int) -> None:
         self._log.committed(last_offset)
+        self.tasks.committed()
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         if leader.leader_id != self._context.settings.node_id:
