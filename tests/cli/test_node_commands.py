@@ -123,7 +123,9 @@ def test_help_lists_the_tools_without_importing_them(
     assert "spindle.cli.up" not in sys.modules
 
 
-def test_the_version_and_the_use_of_native_code_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_and_the_use_of_native_code_are_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run(["--version"]) == 0
     version, native_code = capsys.readouterr().out.splitlines()
     assert version == f"spindle {__version__}"

@@ -92,7 +92,9 @@ def test_a_missing_library_is_named(package: Path) -> None:
     assert f"{LIBRARY_NAME} cannot be read" in why_not_loadable(package)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"reason": ""}', '{"unknown": 1}', "\xff"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"reason": ""}', '{"unknown": 1}', "\xff"]
+)
 def test_a_damaged_record_allows_nothing(package: Path, text: str) -> None:
     (package / RECORD_NAME).write_text(text, encoding="latin-1")
     assert "install Spindle again" in why_not_loadable(package)
