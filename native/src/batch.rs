@@ -36,5 +36,5 @@ pub fn is_base_offset(offset: i64) -> bool {
 /// Return the checksum over a whole batch.
 #[inline]
 pub fn computed_crc(batch: &[u8]) -> u32 {
-    crc32c::crc32c(&batch[ATTRIBUTES_AT..])
+    crc_fast::crc32_iscsi(&batch[ATTRIBUTES_AT..])
 }

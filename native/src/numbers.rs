@@ -19,7 +19,7 @@ pub fn i64_at(data: &[u8], at: usize) -> i64 {
     i64::from_be_bytes(array_at(data, at))
 }
 
-#[inline]
+#[inline(always)]
 fn array_at<const N: usize>(data: &[u8], at: usize) -> [u8; N] {
     let mut bytes = [0; N];
     bytes.copy_from_slice(&data[at..at + N]);
@@ -29,27 +29,35 @@ fn array_at<const N: usize>(data: &[u8], at: usize) -> [u8; N] {
 /// Take a number from the beginning of `data`; None if it does not end there, or exceeds 64 bits.
 #[inline(always)]
 pub fn take_number(data: &mut &[u8]) -> Option<i64> {
-    match *data {
-        [byte, rest @ ..] if *byte < 0x80 => {
-            *data = rest;
-            Some(from_zig_zag(u64::from(*byte)))
-        }
-        _ => take_long_number(data, true),
-    }
+    take_short_number(data).or_else(|| take_long_number(data, true))
 }
 
 /// Take a number as the walks over records do: bits above the 64th are ignored.
 #[inline(always)]
 pub fn take_number_leniently(data: &mut &[u8]) -> Option<i64> {
+    take_short_number(data).or_else(|| take_long_number(data, false))
+}
+
+/// Take a number of one or two bytes, as most of them are.
+#[inline(always)]
+fn take_short_number(data: &mut &[u8]) -> Option<i64> {
     match *data {
-        [byte, rest @ ..] if *byte < 0x80 => {
+        [only, rest @ ..] if *only < 0x80 => {
             *data = rest;
-            Some(from_zig_zag(u64::from(*byte)))
+            Some(from_zig_zag(u64::from(*only)))
         }
-        _ => take_long_number(data, false),
+        [first, second, rest @ ..] if *second < 0x80 => {
+            *data = rest;
+            Some(from_zig_zag(
+                u64::from(*first & 0x7f) | u64::from(*second) << 7,
+            ))
+        }
+        _ => None,
     }
 }
 
+#[cold]
+#[inline(never)]
 fn take_long_number(data: &mut &[u8], is_strict: bool) -> Option<i64> {
     let mut raw = 0;
     for (index, &byte) in data.iter().take(MAX_NUMBER_BYTES).enumerate() {
@@ -75,7 +83,7 @@ fn to_zig_zag(value: i64) -> u64 {
 }
 
 /// Write a number at `at`; return the position behind it.
-#[inline]
+#[inline(always)]
 pub fn write_number(out: &mut [u8], mut at: usize, value: i64) -> usize {
     let mut raw = to_zig_zag(value);
     while raw >= 0x80 {

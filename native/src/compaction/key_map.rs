@@ -11,7 +11,7 @@ use memmap2::MmapMut;
 pub const SLOT_BYTES: usize = 24;
 /// Slots of so many keys are brought into the cache at the same time.
 pub const GROUP: usize = 16;
-/// A table of a few huge pages gains nothing from them.
+/// A table of fewer huge pages gains nothing from them, and gets its pages at once.
 const MIN_HUGE_BYTES: usize = 8 << 20;
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -34,15 +34,19 @@ pub struct Full;
 impl KeyMap {
     /// Make a map with at least two slots, one of which is always free.
     ///
-    /// Memory that is not written to is not used: the system gives it page by page.
+    /// Memory of a large map that is not written to is not used: the system gives it page by page.
     pub fn new(slot_count: usize, secret: (u64, u64)) -> io::Result<Self> {
         let slot_count = slot_count.max(2);
         let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
         let size = slot_count.checked_mul(SLOT_BYTES).ok_or_else(too_large)?;
         let memory = MmapMut::map_anon(size)?;
         #[cfg(target_os = "linux")]
-        if size >= MIN_HUGE_BYTES {
-            let _ = memory.advise(memmap2::Advice::HugePage); // only faster: an error does no harm
+        {
+            // Both only make it faster: an error does no harm.
+            let _ = memory.advise(match size < MIN_HUGE_BYTES {
+                true => memmap2::Advice::PopulateWrite,
+                false => memmap2::Advice::HugePage,
+            });
         }
         Ok(Self {
             memory,
@@ -56,13 +60,13 @@ impl KeyMap {
         self.used
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn hash(&self, key: &[u8]) -> Hash {
         sip_hash(key, self.secret)
     }
 
     /// Read the slots at which the search for keys begins: all reads go on at the same time.
-    #[inline]
+    #[inline(always)]
     pub fn touch(&self, hashes: &[Hash]) {
         let mut sum = 0;
         for &hash in hashes {
@@ -72,7 +76,7 @@ impl KeyMap {
     }
 
     /// Note the offset of the newest record with a key.
-    #[inline]
+    #[inline(always)]
     pub fn put(&mut self, hash: Hash, offset: i64) -> Result<(), Full> {
         let index = self.find(hash);
         if word(self.slot(index), 2) == 0 {
@@ -89,24 +93,24 @@ impl KeyMap {
     }
 
     /// Return the offset of the newest record with a key, -1 if there is none.
-    #[inline]
+    #[inline(always)]
     pub fn newest_offset(&self, hash: Hash) -> i64 {
         word(self.slot(self.find(hash)), 2).wrapping_sub(1) as i64
     }
 
-    #[inline]
+    #[inline(always)]
     fn slot(&self, index: usize) -> &[u8; SLOT_BYTES] {
         let bytes = &self.memory[index * SLOT_BYTES..][..SLOT_BYTES];
         bytes.try_into().expect("a slice of this length")
     }
 
-    #[inline]
+    #[inline(always)]
     fn first_slot(&self, hash: Hash) -> usize {
         ((u128::from(hash.low) * self.slot_count as u128) >> 64) as usize
     }
 
     /// Return the slot of a key, or the free one where it belongs.
-    #[inline]
+    #[inline(always)]
     fn find(&self, hash: Hash) -> usize {
         let mut index = self.first_slot(hash);
         loop {
@@ -122,7 +126,7 @@ impl KeyMap {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn word(slot: &[u8; SLOT_BYTES], number: usize) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&slot[8 * number..8 * number + 8]);
@@ -163,7 +167,7 @@ impl SipState {
 }
 
 /// SipHash-2-4 with 128 bits (Aumasson and Bernstein).
-#[inline]
+#[inline(always)]
 fn sip_hash(key: &[u8], (k0, k1): (u64, u64)) -> Hash {
     let mut state = SipState(
         0x736f_6d65_7073_6575 ^ k0,

@@ -15,7 +15,7 @@ pub struct Record<'a> {
 }
 
 /// Take the next record; None if the bytes are not exactly a record.
-#[inline]
+#[inline(always)]
 pub fn take_record<'a>(data: &mut &'a [u8]) -> Option<Record<'a>> {
     let size = take_number(data)?;
     if size < MIN_RECORD_BYTES || size > data.len() as i64 {
