@@ -61,9 +61,9 @@ SPINDLE_KEYS = (
               "the disk had reported an error. After 10 seconds a log line says that it hangs.",
               is_internal=True),
     ConfigKey(NATIVE_ENABLE, BOOLEAN, True, None, READ_ONLY,
-              "Use the native code (Rust) where the installation has built it. With false, or where "
-              "it was not built, everything runs in Python: the results are the same, and compaction "
-              "is slower. The log of a start says which.",
+              "Use the native code (Rust) where the installation has built it. With false, or "
+              "where it was not built, everything runs in Python: the results are the same, and "
+              "compaction is slower. The log of a start says which.",
               is_internal=True),
 )
 # fmt: on
