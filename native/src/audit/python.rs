@@ -190,9 +190,9 @@ impl PySoundWalk {
         rows.collect()
     }
 
-    /// Return the sums of digests since the last call: (number of the stretch, sum).
-    fn take_stretches(&mut self) -> Vec<(i64, u64)> {
-        take(&mut self.walk.stretches)
+    /// Return the sums of digests since the last call: (number of the offset range, sum).
+    fn take_range_sums(&mut self) -> Vec<(i64, u64)> {
+        take(&mut self.walk.range_sums)
     }
 
     /// Return the batches to decompress since the last call.

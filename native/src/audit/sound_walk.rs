@@ -106,7 +106,7 @@ pub struct SoundWalk {
     tail: Vec<(i64, u64)>,
     /// What the caller takes after each call of `run`.
     pub producers: HashMap<i64, LastBatch>,
-    pub stretches: Vec<(i64, u64)>,
+    pub range_sums: Vec<(i64, u64)>,
     pub packed: Vec<PackedBatch>,
 }
 
@@ -131,7 +131,7 @@ impl SoundWalk {
             runs: Vec::new(),
             tail: Vec::new(),
             producers: HashMap::new(),
-            stretches: Vec::new(),
+            range_sums: Vec::new(),
             packed: Vec::new(),
         }
     }
@@ -318,9 +318,9 @@ impl SoundWalk {
             false => self.tail[self.batch_count % TAIL_BATCHES] = (base_offset, mixed),
         }
         let number = base_offset / STRETCH_OFFSETS;
-        match self.stretches.last_mut() {
+        match self.range_sums.last_mut() {
             Some((last, sum)) if *last == number => *sum = sum.wrapping_add(mixed),
-            _ => self.stretches.push((number, mixed)),
+            _ => self.range_sums.push((number, mixed)),
         }
     }
 

@@ -182,7 +182,7 @@ class _SoundWalk:
         for producer_id, epoch, sequence, delta, offset in self._walk.take_producers():
             last_sequence = add_to_sequence(sequence, delta)
             self._newest[producer_id] = LastBatch(epoch, last_sequence, offset)
-        self._prefix.digest.add(self._walk.take_stretches(), ())
+        self._prefix.digest.add(self._walk.take_range_sums(), ())
         packed = self._walk.take_packed()
         if self._records is not None:
             for position, base_offset, codec, count, last_delta, data in packed:
