@@ -62,6 +62,8 @@ class Transport(asyncio.Transport):
 class Server:
     """Answers with the frame itself, when told to."""
 
+    lanes = None
+
     def __init__(self, max_held_bytes: int = -1) -> None:
         self.limits = RequestLimits(
             max_request_bytes=10_000_000,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from queue import SimpleQueue
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Protocol
 
 from spindle.common.errors import LogDirectoryFailed
 from spindle.disks.executor import ThreadLoad, Unfinished
@@ -25,8 +25,24 @@ _NumberedJob = tuple[int, Callable[..., object], tuple[object, ...]]
 """Number (0 without a callback), function and arguments."""
 
 
+class LogGuard(Protocol):
+    """Keeps other code from the logs of a directory while a function runs."""
+
+    def enter(self) -> None:
+        """Wait until no other code uses the logs; an error ends the function."""
+        ...
+
+    def leave(self) -> None:
+        """Let other code use the logs again."""
+        ...
+
+
 class DirectoryThread(SerialExecutor):
-    """Runs functions on the thread of one log directory, in the order of submission."""
+    """Runs functions on the thread of one log directory, in the order of submission.
+
+    Attributes:
+        guard: is entered before each function and left after it; None for no guard.
+    """
 
     def __init__(
         self,
@@ -50,6 +66,7 @@ class DirectoryThread(SerialExecutor):
         self._began_ns = 0
         self._reported_busy_ns = 0
         self._thread = threading.Thread(target=self._run, name=f"io {path}", daemon=True)
+        self.guard: LogGuard | None = None
         self._watched = WatchedThread(time.monotonic)
         self._thread.start()
         self.watch.add(self._watched)
@@ -140,7 +157,15 @@ class DirectoryThread(SerialExecutor):
             number, function, args = job
             watched.function = function
             self._began_ns = began_ns = perf_counter_ns()
-            result, error = self._perform(function, args)
+            guard = self.guard
+            if guard is None:
+                result, error = self._perform(function, args)
+            else:
+                guard.enter()
+                try:
+                    result, error = self._perform(function, args)
+                finally:
+                    guard.leave()
             self._began_ns = 0
             self._busy_ns += perf_counter_ns() - began_ns
             watched.function = None
