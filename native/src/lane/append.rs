@@ -4,7 +4,9 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::batch::{check_client_batch, patch_log_append_time, patch_offset_and_epoch, BatchHeader};
+use super::batch::{
+    check_client_batch, patch_log_append_time, patch_offset_and_epoch, BatchHeader,
+};
 use super::lease::{LeaseShared, LeaseState, Leases};
 use super::wire::{Header, Produce, Produced, TopicKey};
 
@@ -29,7 +31,11 @@ pub fn check_batches(frame: &[u8], header: &Header, request: &Produce) -> Option
         return None;
     }
     let check = |records: &[u8]| check_client_batch(records, header.version);
-    request.parts.iter().map(|part| check(&frame[part.records.clone()])).collect()
+    request
+        .parts
+        .iter()
+        .map(|part| check(&frame[part.records.clone()]))
+        .collect()
 }
 
 /// Return the leases of all partitions, if every batch may be appended now.
@@ -51,10 +57,15 @@ fn admit(
             && (request.acks != ACKS_ALL || state.shared.is_sole_replica)
             && state.rules.allow(header, now_ms)
             && state.producers.is_next(header);
-        let timestamp =
-            if state.rules.uses_log_append_time { now_ms } else { header.max_timestamp };
+        let timestamp = if state.rules.uses_log_append_time {
+            now_ms
+        } else {
+            header.max_timestamp
+        };
         let last_offset = state.end_offset() + i64::from(header.last_offset_delta);
-        let must_roll = state.segment.must_roll(header.size_bytes(), last_offset, timestamp);
+        let must_roll = state
+            .segment
+            .must_roll(header.size_bytes(), last_offset, timestamp);
         if !may_append || must_roll || ids.contains(&id) {
             return None;
         }
@@ -82,12 +93,16 @@ pub fn append(
             results.push(not_stored());
             continue;
         }
-        let Some(state) = leases.by_id.get_mut(id) else { return Err(AppendError::Up) };
+        let Some(state) = leases.by_id.get_mut(id) else {
+            return Err(AppendError::Up);
+        };
         let records = &mut frame[request.parts[at].records.clone()];
         let began = Instant::now();
         match append_one(state, records, &mut headers[at], now_ms) {
             Ok(result) => {
-                leases.writes.observe(began.elapsed(), headers[at].size_bytes() as u64);
+                leases
+                    .writes
+                    .observe(began.elapsed(), headers[at].size_bytes() as u64);
                 results.push(result);
                 leases.mark_dirty(*id);
             }
@@ -134,7 +149,9 @@ fn append_one(
     let position = state.segment.progress.size_bytes;
     state.segment.append(records, header)?;
     state.producers.append(header, base_offset);
-    state.positions.note(base_offset, state.segment.base_offset, position);
+    state
+        .positions
+        .note(base_offset, state.segment.base_offset, position);
     if state.first_append_ms < 0 {
         state.first_append_ms = now_ms;
     }
@@ -144,8 +161,19 @@ fn append_one(
         shared.raise_high_watermark(end_offset);
     }
     shared.counts.produces.fetch_add(1, Ordering::Relaxed);
-    shared.counts.bytes_in.fetch_add(records.len() as u64, Ordering::Relaxed);
-    shared.counts.messages_in.fetch_add(header.record_count as u64, Ordering::Relaxed);
+    shared
+        .counts
+        .bytes_in
+        .fetch_add(records.len() as u64, Ordering::Relaxed);
+    shared
+        .counts
+        .messages_in
+        .fetch_add(header.record_count as u64, Ordering::Relaxed);
     let log_start_offset = state.log_start_offset;
-    Ok(Produced { error_code: 0, base_offset, log_append_time_ms, log_start_offset })
+    Ok(Produced {
+        error_code: 0,
+        base_offset,
+        log_append_time_ms,
+        log_start_offset,
+    })
 }

@@ -74,7 +74,8 @@ impl BatchHeader {
 
     /// Saturates, because the bytes may be damaged.
     pub fn last_offset(&self) -> i64 {
-        self.base_offset.saturating_add(i64::from(self.last_offset_delta))
+        self.base_offset
+            .saturating_add(i64::from(self.last_offset_delta))
     }
 
     pub fn last_sequence(&self) -> i32 {
@@ -171,7 +172,10 @@ pub mod tests {
     fn a_cut_off_batch_is_not_taken() {
         let bytes = batch(1, (-1, -1, -1), 5);
         for end in 0..bytes.len() {
-            assert!(check_client_batch(&bytes[..end], 9).is_none(), "{end} bytes");
+            assert!(
+                check_client_batch(&bytes[..end], 9).is_none(),
+                "{end} bytes"
+            );
         }
     }
 
@@ -183,7 +187,10 @@ pub mod tests {
         patch_offset_and_epoch(&mut bytes, 12, 3);
         let patched = BatchHeader::read(&bytes).unwrap();
         assert_eq!((patched.max_timestamp, patched.base_offset), (77, 12));
-        assert_eq!(crc32c::crc32c(&bytes[CRC_COVERS_FROM..]), int32(&bytes, 17) as u32);
+        assert_eq!(
+            crc32c::crc32c(&bytes[CRC_COVERS_FROM..]),
+            int32(&bytes, 17) as u32
+        );
     }
 
     #[test]

@@ -58,7 +58,9 @@ impl Input {
 
     /// The size of the first frame, without its size field; None if that is not complete.
     pub fn frame_bytes(&self) -> Option<i32> {
-        self.unread().first_chunk::<4>().map(|size| i32::from_be_bytes(*size))
+        self.unread()
+            .first_chunk::<4>()
+            .map(|size| i32::from_be_bytes(*size))
     }
 
     pub fn skip(&mut self, count: usize, free: &mut Buffers) {
@@ -116,8 +118,16 @@ impl Input {
 
 /// An unsent piece of a response.
 pub enum Piece {
-    Memory { bytes: Vec<u8>, sent: usize },
-    InFile { file: Arc<File>, position: u64, left: usize, lease: Arc<LeaseShared> },
+    Memory {
+        bytes: Vec<u8>,
+        sent: usize,
+    },
+    InFile {
+        file: Arc<File>,
+        position: u64,
+        left: usize,
+        lease: Arc<LeaseShared>,
+    },
 }
 
 /// Why a response cannot be sent.
@@ -165,7 +175,10 @@ impl Connection {
 }
 
 fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
 }
 
 /// Send a piece; return what the socket did not take.
@@ -187,13 +200,25 @@ fn send_piece(
             }
             Ok((sent < bytes.len()).then_some(Piece::Memory { bytes, sent }))
         }
-        Piece::InFile { file, mut position, mut left, lease } => {
+        Piece::InFile {
+            file,
+            mut position,
+            mut left,
+            lease,
+        } => {
             while left > 0 {
                 if lease.was_cut.load(std::sync::atomic::Ordering::Acquire) {
                     return Err(SendError::Socket);
                 }
                 match send_range(socket, &file, position, left.min(MAX_SENT_BYTES))? {
-                    0 => return Ok(Some(Piece::InFile { file, position, left, lease })),
+                    0 => {
+                        return Ok(Some(Piece::InFile {
+                            file,
+                            position,
+                            left,
+                            lease,
+                        }))
+                    }
                     count => {
                         position += count as u64;
                         left -= count;
@@ -215,7 +240,8 @@ fn send_range(socket: RawFd, file: &File, position: u64, size: usize) -> Result<
         Err(_) => {
             // Only a read says whether the disk has failed, only a send says it of the socket.
             let mut bytes = vec![0; size.min(SMALL_BYTES)];
-            file.read_exact_at(&mut bytes, position).map_err(SendError::Disk)?;
+            file.read_exact_at(&mut bytes, position)
+                .map_err(SendError::Disk)?;
             match send(socket, &bytes, false) {
                 Ok(count) => Ok(count),
                 Err(error) if is_full(&error) => Ok(0),

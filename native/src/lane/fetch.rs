@@ -33,6 +33,34 @@ fn lease_of(leases: &Leases, names: &[u8], key: &TopicKey, partition: i32) -> Op
     }
 }
 
+/// Return the lease of each partition, and its limit if it has records for the client, else 0.
+fn check(leases: &Leases, names: &[u8], request: &Fetch) -> Result<Vec<(u64, u64)>, Refusal> {
+    let mut checked: Vec<(u64, u64)> = Vec::with_capacity(request.parts.len());
+    for part in &request.parts {
+        let id = lease_of(leases, names, &request.topics[part.topic], part.index);
+        let is_new = |id: &u64| checked.iter().all(|(known, _)| known != id);
+        let id = id.filter(is_new).ok_or(Refusal::Up)?;
+        let state = leases.by_id.get(&id).ok_or(Refusal::Up)?;
+        let shared = &state.shared;
+        if (part.leader_epoch >= 0 && part.leader_epoch != shared.leader_epoch)
+            || (request.is_committed && state.has_transactions)
+            || !(state.log_start_offset..=state.end_offset()).contains(&part.offset)
+        {
+            return Err(Refusal::Up);
+        }
+        let has_records = part.offset < shared.high_watermark.load(Ordering::Acquire);
+        checked.push((
+            id,
+            if has_records {
+                part.max_bytes.max(0) as u64
+            } else {
+                0
+            },
+        ));
+    }
+    Ok(checked)
+}
+
 /// Look at all partitions of a request. The caller has passed the gate.
 ///
 /// Args:
@@ -45,23 +73,20 @@ pub fn look(
     is_due: bool,
     scratch: &mut Vec<u8>,
 ) -> Result<Looked, Refusal> {
-    let mut ids = Vec::with_capacity(request.parts.len());
-    let mut answer = Answer { shown: Vec::new(), records: Vec::new() };
-    let limit_bytes = max_bytes.min(request.max_bytes.max(0) as u64);
+    let readable = check(leases, names, request)?;
+    let wanted_bytes: u64 = readable.iter().map(|(_, part_bytes)| part_bytes).sum();
+    let limit_bytes = max_bytes
+        .min(request.max_bytes.max(0) as u64)
+        .min(wanted_bytes);
+    let mut answer = Answer {
+        shown: Vec::new(),
+        records: Vec::new(),
+    };
     let mut room = limit_bytes;
     let (mut has_any, mut found_bytes, mut counted_bytes) = (false, 0u64, 0u64);
     for (at, part) in request.parts.iter().enumerate() {
-        let id = lease_of(leases, names, &request.topics[part.topic], part.index);
-        let id = id.filter(|id| !ids.contains(id)).ok_or(Refusal::Up)?;
-        ids.push(id);
-        let state = leases.by_id.get_mut(&id).ok_or(Refusal::Up)?;
+        let state = leases.by_id.get_mut(&readable[at].0).ok_or(Refusal::Up)?;
         let (shared, log_start_offset) = (state.shared.clone(), state.log_start_offset);
-        if (part.leader_epoch >= 0 && part.leader_epoch != shared.leader_epoch)
-            || (request.is_committed && state.has_transactions)
-            || !(log_start_offset..=state.end_offset()).contains(&part.offset)
-        {
-            return Err(Refusal::Up);
-        }
         let high_watermark = shared.high_watermark.load(Ordering::Acquire);
         let (records, next_offset) = if room < 61 && has_any {
             (Records::Memory(0), part.offset)
@@ -98,12 +123,17 @@ pub fn look(
                 records_bytes: size as usize,
             },
         ));
-        answer.records.push(PartRecords { lease: shared, records });
+        answer.records.push(PartRecords {
+            lease: shared,
+            records,
+        });
     }
     let min_bytes = (request.min_bytes.max(0) as u64).min(limit_bytes);
     let is_enough = has_any && (found_bytes >= min_bytes || counted_bytes >= min_bytes);
     if is_due || is_enough || request.max_wait_ms <= 0 {
         return Ok(Looked::Answer(answer));
     }
-    Ok(Looked::Wait(ids))
+    Ok(Looked::Wait(
+        readable.into_iter().map(|(id, _)| id).collect(),
+    ))
 }

@@ -92,14 +92,28 @@ impl Leases {
     pub fn add(&mut self, state: LeaseState) {
         let shared = &state.shared;
         let entry = (shared.partition, shared.id);
-        self.names.entry(shared.topic.clone()).or_default().push(entry);
-        self.topic_ids.entry(shared.topic_id).or_default().push(entry);
+        self.names
+            .entry(shared.topic.clone())
+            .or_default()
+            .push(entry);
+        self.topic_ids
+            .entry(shared.topic_id)
+            .or_default()
+            .push(entry);
         self.by_id.insert(shared.id, state);
     }
 
     fn valid(&self, entries: Option<&Vec<(i32, u64)>>, partition: i32) -> Option<u64> {
-        let is_valid = |id: &u64| self.by_id.get(id).is_some_and(|state| state.shared.is_valid());
-        entries?.iter().filter(|(index, _)| *index == partition).map(|(_, id)| *id).find(is_valid)
+        let is_valid = |id: &u64| {
+            self.by_id
+                .get(id)
+                .is_some_and(|state| state.shared.is_valid())
+        };
+        entries?
+            .iter()
+            .filter(|(index, _)| *index == partition)
+            .map(|(_, id)| *id)
+            .find(is_valid)
     }
 
     /// Return the valid lease of a partition, by the name of its topic.

@@ -32,7 +32,14 @@ pub struct Producers {
 
 impl Producers {
     pub fn put(&mut self, producer_id: i64, epoch: i16, batches: Vec<CachedBatch>) {
-        self.by_id.insert(producer_id, Producer { epoch, batches, is_changed: false });
+        self.by_id.insert(
+            producer_id,
+            Producer {
+                epoch,
+                batches,
+                is_changed: false,
+            },
+        );
     }
 
     pub fn forget(&mut self, producer_id: i64) {
@@ -44,8 +51,12 @@ impl Producers {
         if header.producer_id < 0 {
             return true;
         }
-        let Some(producer) = self.by_id.get(&header.producer_id) else { return false };
-        let Some(last) = producer.batches.last() else { return false };
+        let Some(producer) = self.by_id.get(&header.producer_id) else {
+            return false;
+        };
+        let Some(last) = producer.batches.last() else {
+            return false;
+        };
         producer.epoch == header.producer_epoch
             && last.last_sequence >= 0
             && header.base_sequence == last.last_sequence.wrapping_add(1) & i32::MAX
@@ -53,7 +64,9 @@ impl Producers {
 
     /// Record a batch that `is_next` has allowed, and that begins at `base_offset`.
     pub fn append(&mut self, header: &BatchHeader, base_offset: i64) {
-        let Some(producer) = self.by_id.get_mut(&header.producer_id) else { return };
+        let Some(producer) = self.by_id.get_mut(&header.producer_id) else {
+            return;
+        };
         if producer.batches.len() == CACHED_BATCHES {
             producer.batches.remove(0);
         }
@@ -89,7 +102,12 @@ mod tests {
 
     fn known(last_sequence: i32) -> Producers {
         let mut producers = Producers::default();
-        let earlier = CachedBatch { last_sequence, last_offset: 9, offset_delta: 0, timestamp_ms: 1 };
+        let earlier = CachedBatch {
+            last_sequence,
+            last_offset: 9,
+            offset_delta: 0,
+            timestamp_ms: 1,
+        };
         producers.put(7, 2, vec![earlier]);
         producers
     }
@@ -103,7 +121,10 @@ mod tests {
         let producers = known(4);
         assert!(producers.is_next(&header(2, 5)));
         for (epoch, sequence) in [(2, 4), (2, 6), (3, 0), (1, 5)] {
-            assert!(!producers.is_next(&header(epoch, sequence)), "{epoch} {sequence}");
+            assert!(
+                !producers.is_next(&header(epoch, sequence)),
+                "{epoch} {sequence}"
+            );
         }
         assert!(!Producers::default().is_next(&header(2, 5)));
     }
@@ -121,7 +142,12 @@ mod tests {
         }
         let changed = producers.take_changed();
         assert_eq!(changed.len(), 1);
-        let sequences: Vec<_> = changed[0].1.batches.iter().map(|b| b.last_sequence).collect();
+        let sequences: Vec<_> = changed[0]
+            .1
+            .batches
+            .iter()
+            .map(|b| b.last_sequence)
+            .collect();
         assert_eq!(sequences, [3, 4, 5, 6, 7]);
         assert!(producers.take_changed().is_empty());
     }

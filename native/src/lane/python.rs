@@ -98,17 +98,25 @@ impl Lease {
         producers: Vec<ProducerEntry>,
     ) {
         let mut leases = self.lane.leases();
-        let Some(state) = leases.by_id.get_mut(&self.shared.id) else { return };
+        let Some(state) = leases.by_id.get_mut(&self.shared.id) else {
+            return;
+        };
         state.segment.progress = progress_of(progress);
         for (producer_id, epoch, batches) in producers {
             if batches.is_empty() {
                 state.producers.forget(producer_id);
             } else {
-                state.producers.put(producer_id, epoch, batches.into_iter().map(cached).collect());
+                state.producers.put(
+                    producer_id,
+                    epoch,
+                    batches.into_iter().map(cached).collect(),
+                );
             }
         }
         self.shared.end_offset.store(end_offset, Ordering::Release);
-        self.shared.high_watermark.fetch_max(high_watermark, Ordering::AcqRel);
+        self.shared
+            .high_watermark
+            .fetch_max(high_watermark, Ordering::AcqRel);
         if self.shared.waiting.load(Ordering::Acquire) > 0 {
             self.lane.wake();
         }
@@ -152,18 +160,23 @@ impl Lane {
         fetch_max_bytes: u64,
         is_rack_aware: bool,
     ) -> PyResult<Self> {
-        let shared =
-            Arc::new(Shared::new(Settings { max_frame_bytes, fetch_max_bytes, is_rack_aware })?);
+        let shared = Arc::new(Shared::new(Settings {
+            max_frame_bytes,
+            fetch_max_bytes,
+            is_rack_aware,
+        })?);
         let mut server = Server::new(shared.clone())?;
         let named = path.clone();
-        let thread = std::thread::Builder::new().name("lane".to_string()).spawn(move || {
-            let run = std::panic::AssertUnwindSafe(|| server.run());
-            if std::panic::catch_unwind(run).is_err() {
-                // A log that is half changed must not be acknowledged by anybody.
-                eprintln!("spindle: the native lane of {named} has failed; the node ends");
-                std::process::abort();
-            }
-        })?;
+        let thread = std::thread::Builder::new()
+            .name("lane".to_string())
+            .spawn(move || {
+                let run = std::panic::AssertUnwindSafe(|| server.run());
+                if std::panic::catch_unwind(run).is_err() {
+                    // A log that is half changed must not be acknowledged by anybody.
+                    eprintln!("spindle: the native lane of {named} has failed; the node ends");
+                    std::process::abort();
+                }
+            })?;
         Ok(Lane {
             path,
             shared,
@@ -233,7 +246,9 @@ impl Lane {
         producers: Vec<ProducerEntry>,
     ) -> PyResult<Lease> {
         let open = |path: &str| -> std::io::Result<Arc<File>> {
-            Ok(Arc::new(OpenOptions::new().read(true).write(true).open(path)?))
+            Ok(Arc::new(
+                OpenOptions::new().read(true).write(true).open(path)?,
+            ))
         };
         let segment = ActiveSegment {
             base_offset,
@@ -292,7 +307,10 @@ impl Lane {
             is_dirty: false,
             first_append_ms: -1,
         });
-        Ok(Lease { shared, lane: self.shared.clone() })
+        Ok(Lease {
+            shared,
+            lane: self.shared.clone(),
+        })
     }
 
     /// Return what has changed in leased logs since the last call, between `enter` and `leave`.
@@ -305,7 +323,9 @@ impl Lane {
         let dirty = std::mem::take(&mut leases.dirty);
         let mut changes = Vec::with_capacity(dirty.len());
         for id in dirty {
-            let Some(state) = leases.by_id.get_mut(&id) else { continue };
+            let Some(state) = leases.by_id.get_mut(&id) else {
+                continue;
+            };
             state.is_dirty = false;
             let first_append_ms = std::mem::replace(&mut state.first_append_ms, -1);
             let producers = state.producers.take_changed().into_iter();
@@ -346,7 +366,12 @@ impl Lane {
     ///     OSError: no descriptor is left.
     fn adopt(&self, descriptor: i32, token: u64, listener: u32, received: Vec<u8>) -> PyResult<()> {
         let socket = duplicate(descriptor)?;
-        self.shared.command(Command::Adopt { socket, token, listener, received });
+        self.shared.command(Command::Adopt {
+            socket,
+            token,
+            listener,
+            received,
+        });
         Ok(())
     }
 
@@ -370,9 +395,12 @@ impl Lane {
         let events = self.shared.take_events().into_iter();
         events
             .map(|event| match event {
-                Event::Returned { token, received, is_served, idle_ms } => {
-                    (token, Some(PyBytes::new(py, &received)), is_served, idle_ms)
-                }
+                Event::Returned {
+                    token,
+                    received,
+                    is_served,
+                    idle_ms,
+                } => (token, Some(PyBytes::new(py, &received)), is_served, idle_ms),
                 Event::Closed { token } => (token, None, false, 0),
             })
             .collect()
@@ -380,19 +408,28 @@ impl Lane {
 
     /// Return the ids of the leases with new offsets or counts since the last call.
     fn take_progress(&self) -> Vec<u64> {
-        self.shared.take_progress().iter().map(|lease| lease.id).collect()
+        self.shared
+            .take_progress()
+            .iter()
+            .map(|lease| lease.id)
+            .collect()
     }
 
     /// Return the times of requests since the last call: (listener, API key, times).
     fn take_request_times(&self) -> Vec<(u32, i16, TimeFields)> {
         let times = self.shared.take_times().into_iter();
-        times.map(|((listener, key), times)| (listener, key, time_fields(times))).collect()
+        times
+            .map(|((listener, key), times)| (listener, key, time_fields(times)))
+            .collect()
     }
 
     /// Return the times of reads and writes since the last call, between `enter` and `leave`.
     fn take_disk_times(&self) -> (TimeFields, TimeFields) {
         let mut leases = self.shared.leases();
-        (time_fields(leases.reads.take()), time_fields(leases.writes.take()))
+        (
+            time_fields(leases.reads.take()),
+            time_fields(leases.writes.take()),
+        )
     }
 
     /// Return (bytes received, bytes sent) since the last call.
@@ -403,14 +440,19 @@ impl Lane {
 
     /// Return the error number of the disk's failure; None without one.
     fn failure(&self) -> Option<(i32, String)> {
-        let failure = self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.as_ref().map(|error| (error.raw_os_error().unwrap_or(libc::EIO), error.to_string()))
+        let failure = self
+            .shared
+            .failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        failure
+            .as_ref()
+            .map(|error| (error.raw_os_error().unwrap_or(libc::EIO), error.to_string()))
     }
 
     /// Serve nothing more: the directory is offline.
     fn fail(&self) {
-        self.shared.has_failed.store(true, Ordering::Release);
-        self.shared.command(Command::ReturnAll);
+        self.shared.end_service();
     }
 
     /// End the thread after the request that it serves. Do not wait for it.
@@ -421,7 +463,9 @@ impl Lane {
     /// Wait for the end of the thread, at most `timeout_s`; return whether it has ended.
     fn join(&self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
         let mut slot = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(thread) = slot.take() else { return Ok(true) };
+        let Some(thread) = slot.take() else {
+            return Ok(true);
+        };
         let step = std::time::Duration::from_millis(1);
         let until = std::time::Instant::now()
             + std::time::Duration::try_from_secs_f64(timeout_s.max(0.0))
@@ -472,13 +516,22 @@ fn progress_fields(progress: &Progress) -> ProgressFields {
 fn producers_of(entries: Vec<ProducerEntry>) -> Producers {
     let mut producers = Producers::default();
     for (producer_id, epoch, batches) in entries {
-        producers.put(producer_id, epoch, batches.into_iter().map(cached).collect());
+        producers.put(
+            producer_id,
+            epoch,
+            batches.into_iter().map(cached).collect(),
+        );
     }
     producers
 }
 
 fn cached((last_sequence, last_offset, offset_delta, timestamp_ms): Batch) -> CachedBatch {
-    CachedBatch { last_sequence, last_offset, offset_delta, timestamp_ms }
+    CachedBatch {
+        last_sequence,
+        last_offset,
+        offset_delta,
+        timestamp_ms,
+    }
 }
 
 type Targets<'py> = Vec<(Bound<'py, PyBytes>, i32)>;
@@ -500,15 +553,16 @@ fn targets<'py>(
 ///
 /// A target is a topic, by name or by id, and a partition.
 #[pyfunction]
-pub fn targets_of_produce<'py>(
-    py: Python<'py>,
-    frame: &[u8],
-) -> Option<(i16, bool, Targets<'py>)> {
+pub fn targets_of_produce<'py>(py: Python<'py>, frame: &[u8]) -> Option<(i16, bool, Targets<'py>)> {
     let header = read_header(frame).filter(|header| header.api_key == super::wire::PRODUCE)?;
     let request = read_produce(frame, &header)?;
     let has_ids = matches!(request.topics.first()?, TopicKey::Id(_));
     let parts = request.parts.iter().map(|part| (part.topic, part.index));
-    Some((request.acks, has_ids, targets(py, frame, &request.topics, parts)))
+    Some((
+        request.acks,
+        has_ids,
+        targets(py, frame, &request.topics, parts),
+    ))
 }
 
 /// Return (session id, session epoch, has_topic_ids, targets) of a consumer's Fetch, else None.

@@ -33,7 +33,11 @@ impl From<io::Error> for Refusal {
 pub enum Records {
     /// Bytes that were appended to the scratch memory of the reader.
     Memory(usize),
-    InFile { file: Arc<File>, position: u64, size: usize },
+    InFile {
+        file: Arc<File>,
+        position: u64,
+        size: usize,
+    },
 }
 
 impl Records {
@@ -58,7 +62,14 @@ impl ReadSegment {
     pub fn new(base_offset: i64, size_bytes: u64, paths: (String, String), entries: u64) -> Self {
         let (log_path, index_path) = paths;
         let offset_entries = entries;
-        ReadSegment { base_offset, size_bytes, log_path, index_path, offset_entries, files: None }
+        ReadSegment {
+            base_offset,
+            size_bytes,
+            log_path,
+            index_path,
+            offset_entries,
+            files: None,
+        }
     }
 
     fn opened(&mut self) -> io::Result<(Arc<File>, Arc<File>)> {
@@ -66,7 +77,9 @@ impl ReadSegment {
             let (log, index) = (File::open(&self.log_path)?, File::open(&self.index_path)?);
             self.files = Some((Arc::new(log), Arc::new(index)));
         }
-        self.files.clone().ok_or_else(|| io::Error::other("no file"))
+        self.files
+            .clone()
+            .ok_or_else(|| io::Error::other("no file"))
     }
 
     pub fn close(&mut self) {
@@ -187,7 +200,9 @@ impl Source {
             return Ok((self.size_bytes, self.end_offset));
         }
         let limit = i64::try_from(position + max_bytes).map_err(|_| Refusal::Up)?;
-        let end = self.floor_entry(limit, 4)?.map_or(0, |(_, position)| position);
+        let end = self
+            .floor_entry(limit, 4)?
+            .map_or(0, |(_, position)| position);
         if end <= position {
             return Ok((end, -1));
         }
@@ -261,7 +276,9 @@ impl LeaseState {
         let first = if wanted.offset >= self.segment.base_offset {
             self.older.len()
         } else {
-            self.older.partition_point(|s| s.base_offset <= wanted.offset).saturating_sub(1)
+            self.older
+                .partition_point(|s| s.base_offset <= wanted.offset)
+                .saturating_sub(1)
         };
         for index in first..=self.older.len() {
             let source = self.source(index)?;
@@ -270,7 +287,9 @@ impl LeaseState {
                 Some(position) => Some(position),
                 None => source.position_of(wanted.offset)?,
             };
-            let Some(position) = position.filter(|at| *at < source.size_bytes) else { continue };
+            let Some(position) = position.filter(|at| *at < source.size_bytes) else {
+                continue;
+            };
             let located = locate(&source, position, wanted, limit)?;
             let (records, end, next_offset) = match located {
                 Some(found) => found,
@@ -279,7 +298,8 @@ impl LeaseState {
                     None => return Ok(nothing),
                 },
             };
-            self.positions.note(wanted.offset, source.base_offset, position);
+            self.positions
+                .note(wanted.offset, source.base_offset, position);
             self.positions.note(next_offset, source.base_offset, end);
             return Ok((records, next_offset));
         }
@@ -317,7 +337,15 @@ fn locate(
     }
     let size = (end - position) as usize;
     let file = source.log.clone();
-    Ok(Some((Records::InFile { file, position, size }, end, next_offset)))
+    Ok(Some((
+        Records::InFile {
+            file,
+            position,
+            size,
+        },
+        end,
+        next_offset,
+    )))
 }
 
 /// Read whole batches; None if the first one does not fit or begins at the limit.
@@ -337,7 +365,10 @@ fn read_batches(
     if position + first_bytes > source.size_bytes {
         return Err(Refusal::Up);
     }
-    let mut want = wanted.max_bytes.max(HEADER_BYTES as u64).min(source.size_bytes - position);
+    let mut want = wanted
+        .max_bytes
+        .max(HEADER_BYTES as u64)
+        .min(source.size_bytes - position);
     if first_bytes > wanted.max_bytes {
         if !wanted.min_one_batch {
             return Ok(None);
@@ -368,5 +399,13 @@ fn read_batches(
     }
     scratch.truncate(start);
     let file = source.log.clone();
-    Ok(Some((Records::InFile { file, position, size: at }, end, next_offset)))
+    Ok(Some((
+        Records::InFile {
+            file,
+            position,
+            size: at,
+        },
+        end,
+        next_offset,
+    )))
 }

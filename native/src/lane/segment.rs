@@ -81,7 +81,8 @@ impl ActiveSegment {
             let mut entry = [0u8; OFFSET_ENTRY_BYTES as usize];
             entry[..4].copy_from_slice(&((last_offset - self.base_offset) as i32).to_be_bytes());
             entry[4..].copy_from_slice(&(position as i32).to_be_bytes());
-            self.offset_index.write_all_at(&entry, now.offset_entries * OFFSET_ENTRY_BYTES)?;
+            self.offset_index
+                .write_all_at(&entry, now.offset_entries * OFFSET_ENTRY_BYTES)?;
             now.offset_entries += 1;
             (now.last_entry_offset, now.last_entry_position) = (last_offset, position);
             if now.max_timestamp > now.last_entry_timestamp {
@@ -89,7 +90,8 @@ impl ActiveSegment {
                 let mut entry = [0u8; TIME_ENTRY_BYTES as usize];
                 entry[..8].copy_from_slice(&now.max_timestamp.to_be_bytes());
                 entry[8..].copy_from_slice(&relative.to_be_bytes());
-                self.time_index.write_all_at(&entry, now.time_entries * TIME_ENTRY_BYTES)?;
+                self.time_index
+                    .write_all_at(&entry, now.time_entries * TIME_ENTRY_BYTES)?;
                 now.time_entries += 1;
                 now.last_entry_timestamp = now.max_timestamp;
                 now.last_entry_timestamp_offset = now.max_timestamp_offset;

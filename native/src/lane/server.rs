@@ -26,8 +26,15 @@ const DISK_FULL: [i32; 2] = [libc::ENOSPC, libc::EDQUOT];
 
 /// What the event loop asks of the lane.
 pub enum Command {
-    Adopt { socket: OwnedFd, token: u64, listener: u32, received: Vec<u8> },
-    Return { token: u64 },
+    Adopt {
+        socket: OwnedFd,
+        token: u64,
+        listener: u32,
+        received: Vec<u8>,
+    },
+    Return {
+        token: u64,
+    },
     ReturnAll,
     Stop,
 }
@@ -35,8 +42,15 @@ pub enum Command {
 /// What the lane reports to the event loop.
 pub enum Event {
     /// The connection is the loop's again, with these unread bytes.
-    Returned { token: u64, received: Vec<u8>, is_served: bool, idle_ms: u64 },
-    Closed { token: u64 },
+    Returned {
+        token: u64,
+        received: Vec<u8>,
+        is_served: bool,
+        idle_ms: u64,
+    },
+    Closed {
+        token: u64,
+    },
 }
 
 #[derive(Clone, Copy)]
@@ -129,7 +143,9 @@ impl Shared {
     pub fn take_progress(&self) -> Vec<Arc<LeaseShared>> {
         self.has_progress.store(false, Ordering::Release);
         let taken = std::mem::take(&mut *locked(&self.progress));
-        taken.iter().for_each(|lease| lease.is_reported.store(false, Ordering::Release));
+        taken
+            .iter()
+            .for_each(|lease| lease.is_reported.store(false, Ordering::Release));
         taken
     }
 
@@ -169,6 +185,13 @@ impl Shared {
         self.ring_loop();
     }
 
+    /// Serve nothing more.
+    pub fn end_service(&self) {
+        self.has_failed.store(true, Ordering::Release);
+        self.gate.look_again();
+        self.command(Command::ReturnAll);
+    }
+
     fn fail(&self, error: io::Error) {
         locked(&self.failure).get_or_insert(error);
         self.has_failed.store(true, Ordering::Release);
@@ -176,7 +199,10 @@ impl Shared {
     }
 
     fn observe(&self, listener: u32, api_key: i16, elapsed: Duration) {
-        locked(&self.times).entry((listener, api_key)).or_default().observe(elapsed, 0);
+        locked(&self.times)
+            .entry((listener, api_key))
+            .or_default()
+            .observe(elapsed, 0);
     }
 }
 
@@ -283,7 +309,12 @@ impl Server {
         let commands = std::mem::take(&mut *locked(&self.shared.commands));
         for command in commands {
             match command {
-                Command::Adopt { socket, token, listener, received } => {
+                Command::Adopt {
+                    socket,
+                    token,
+                    listener,
+                    received,
+                } => {
                     self.adopt(socket, token, listener, &received);
                 }
                 Command::Return { token } => self.ask_back(token),
@@ -296,7 +327,9 @@ impl Server {
         }
         // A lease may have ended, or a high watermark may have moved.
         let waiting: Vec<u64> = self.deadlines.iter().map(|(_, token)| *token).collect();
-        waiting.into_iter().for_each(|token| self.serve(token, false));
+        waiting
+            .into_iter()
+            .for_each(|token| self.serve(token, false));
         true
     }
 
@@ -315,9 +348,18 @@ impl Server {
         if !received.is_empty() {
             connection.input.put(received, &mut self.free);
         }
-        if self.epoll.add(connection.descriptor(), READABLE, token).is_err() {
+        if self
+            .epoll
+            .add(connection.descriptor(), READABLE, token)
+            .is_err()
+        {
             let received = connection.input.unread().to_vec();
-            self.shared.report(Event::Returned { token, received, is_served: true, idle_ms: 0 });
+            self.shared.report(Event::Returned {
+                token,
+                received,
+                is_served: true,
+                idle_ms: 0,
+            });
             return;
         }
         self.connections.insert(token, connection);
@@ -335,7 +377,9 @@ impl Server {
         if events & WRITABLE != 0 && !self.flush(token) {
             return;
         }
-        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let Some(connection) = self.connections.get_mut(&token) else {
+            return;
+        };
         if events & !WRITABLE == 0 {
             self.serve(token, false);
             return;
@@ -372,7 +416,9 @@ impl Server {
     fn serve(&mut self, token: u64, is_due: bool) {
         let mut is_due = is_due;
         for _ in 0..MAX_FRAMES_IN_TURN {
-            let Some(connection) = self.connections.get_mut(&token) else { return };
+            let Some(connection) = self.connections.get_mut(&token) else {
+                return;
+            };
             if !connection.unsent.is_empty() {
                 self.set_interest(token);
                 return;
@@ -381,7 +427,9 @@ impl Server {
                 self.give_back(token, true);
                 return;
             }
-            let Some(size) = connection.input.frame_bytes() else { break };
+            let Some(size) = connection.input.frame_bytes() else {
+                break;
+            };
             if size <= 0 || size > self.shared.settings.max_frame_bytes {
                 self.give_back(token, false);
                 return;
@@ -394,14 +442,20 @@ impl Server {
             let frame = &mut input.unread_mut()[4..size as usize + 4];
             let step = self.serve_frame(token, frame, is_due);
             is_due = false;
-            let Some(connection) = self.connections.get_mut(&token) else { return };
+            let Some(connection) = self.connections.get_mut(&token) else {
+                return;
+            };
             connection.input = input;
             match step {
                 Step::Served => {
                     self.end_wait(token);
-                    let Some(connection) = self.connections.get_mut(&token) else { return };
+                    let Some(connection) = self.connections.get_mut(&token) else {
+                        return;
+                    };
                     connection.input.skip(size as usize + 4, &mut self.free);
-                    self.shared.bytes_in.fetch_add(size as u64 + 4, Ordering::Relaxed);
+                    self.shared
+                        .bytes_in
+                        .fetch_add(size as u64 + 4, Ordering::Relaxed);
                     if !self.flush(token) {
                         return;
                     }
@@ -411,7 +465,8 @@ impl Server {
                     return;
                 }
                 Step::Return => {
-                    self.give_back(token, false);
+                    let has_failed = self.shared.has_failed.load(Ordering::Acquire);
+                    self.give_back(token, has_failed);
                     return;
                 }
                 Step::Close => {
@@ -420,7 +475,9 @@ impl Server {
                 }
             }
         }
-        let Some(connection) = self.connections.get(&token) else { return };
+        let Some(connection) = self.connections.get(&token) else {
+            return;
+        };
         let size = connection.input.frame_bytes();
         if size.is_some_and(|size| connection.input.unread().len() >= size.max(0) as usize + 4) {
             self.again.push_back(token);
@@ -430,21 +487,31 @@ impl Server {
 
     /// Send what is unsent; return false if the connection was closed.
     fn flush(&mut self, token: u64) -> bool {
-        let Some(connection) = self.connections.get_mut(&token) else { return false };
+        let Some(connection) = self.connections.get_mut(&token) else {
+            return false;
+        };
         if connection.unsent.is_empty() {
             return true;
         }
         let mut sent_bytes = 0;
-        let is_in_memory =
-            connection.unsent.iter().all(|piece| matches!(piece, Piece::Memory { .. }));
+        let is_in_memory = connection
+            .unsent
+            .iter()
+            .all(|piece| matches!(piece, Piece::Memory { .. }));
         let result = if is_in_memory {
             connection.flush(&mut sent_bytes)
         } else {
-            let _pass = self.shared.gate.pass();
-            let _step = AtDisk::new(&self.shared.disk_steps);
-            connection.flush(&mut sent_bytes)
+            match self.shared.gate.pass(&self.shared.has_failed) {
+                None => Err(SendError::Socket),
+                Some(_pass) => {
+                    let _step = AtDisk::new(&self.shared.disk_steps);
+                    connection.flush(&mut sent_bytes)
+                }
+            }
         };
-        self.shared.bytes_out.fetch_add(sent_bytes, Ordering::Relaxed);
+        self.shared
+            .bytes_out
+            .fetch_add(sent_bytes, Ordering::Relaxed);
         match result {
             Ok(_) => true,
             Err(SendError::Socket) => {
@@ -461,7 +528,9 @@ impl Server {
 
     /// Wait for what the connection needs next.
     fn set_interest(&mut self, token: u64) {
-        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let Some(connection) = self.connections.get_mut(&token) else {
+            return;
+        };
         let interest = if !connection.unsent.is_empty() {
             WRITABLE
         } else if connection.deadline.is_some() && connection.input.is_full() {
@@ -471,14 +540,20 @@ impl Server {
         };
         if interest != connection.interest {
             connection.interest = interest;
-            if self.epoll.change(connection.descriptor(), interest, token).is_err() {
+            if self
+                .epoll
+                .change(connection.descriptor(), interest, token)
+                .is_err()
+            {
                 self.close(token);
             }
         }
     }
 
     fn end_wait(&mut self, token: u64) {
-        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let Some(connection) = self.connections.get_mut(&token) else {
+            return;
+        };
         connection.began = None;
         if let Some(at) = connection.deadline.take() {
             self.deadlines.remove(&(at, token));
@@ -500,7 +575,12 @@ impl Server {
             let idle = connection.last_active.elapsed().as_millis();
             let idle_ms = u64::try_from(idle).unwrap_or(u64::MAX);
             drop(connection); // the loop uses its own descriptor
-            self.shared.report(Event::Returned { token, received, is_served, idle_ms });
+            self.shared.report(Event::Returned {
+                token,
+                received,
+                is_served,
+                idle_ms,
+            });
         }
     }
 
@@ -521,7 +601,9 @@ impl Server {
             }
             None => return Step::Close,
         };
-        let Some(header) = read_header(frame) else { return Step::Return };
+        let Some(header) = read_header(frame) else {
+            return Step::Return;
+        };
         let step = match header.api_key {
             PRODUCE => self.serve_produce(token, frame, &header),
             FETCH => self.serve_fetch(token, frame, &header, began, is_due),
@@ -529,18 +611,25 @@ impl Server {
         };
         if matches!(step, Step::Served) {
             if let Some(connection) = self.connections.get(&token) {
-                self.shared.observe(connection.listener, header.api_key, began.elapsed());
+                self.shared
+                    .observe(connection.listener, header.api_key, began.elapsed());
             }
         }
         step
     }
 
     fn serve_produce(&mut self, token: u64, frame: &mut [u8], header: &Header) -> Step {
-        let Some(request) = read_produce(frame, header) else { return Step::Return };
-        let Some(mut headers) = check_batches(frame, header, &request) else { return Step::Return };
+        let Some(request) = read_produce(frame, header) else {
+            return Step::Return;
+        };
+        let Some(mut headers) = check_batches(frame, header, &request) else {
+            return Step::Return;
+        };
         let shared = self.shared.clone();
         let (results, failure) = {
-            let _pass = shared.gate.pass();
+            let Some(_pass) = shared.gate.pass(&shared.has_failed) else {
+                return Step::Return;
+            };
             let _step = AtDisk::new(&shared.disk_steps);
             if shared.has_failed.load(Ordering::Acquire) {
                 return Step::Return;
@@ -592,7 +681,9 @@ impl Server {
         began: Instant,
         is_due: bool,
     ) -> Step {
-        let Some(request) = read_fetch(frame, header) else { return Step::Return };
+        let Some(request) = read_fetch(frame, header) else {
+            return Step::Return;
+        };
         let is_session = request.session_id != 0 || request.session_epoch >= 0;
         let has_rack = request.has_rack && self.shared.settings.is_rack_aware;
         if is_session || has_rack || request.parts.is_empty() {
@@ -601,7 +692,9 @@ impl Server {
         let shared = self.shared.clone();
         self.scratch.clear();
         let looked = {
-            let _pass = shared.gate.pass();
+            let Some(_pass) = shared.gate.pass(&shared.has_failed) else {
+                return Step::Return;
+            };
             let _step = AtDisk::new(&shared.disk_steps);
             let mut leases = shared.leases();
             let max_bytes = shared.settings.fetch_max_bytes;
@@ -613,7 +706,10 @@ impl Server {
                         if !state.waiters.contains(&token) {
                             state.waiters.push(token);
                         }
-                        state.shared.waiting.store(state.waiters.len(), Ordering::Release);
+                        state
+                            .shared
+                            .waiting
+                            .store(state.waiters.len(), Ordering::Release);
                     }
                 }
             }
@@ -625,7 +721,10 @@ impl Server {
                 Step::Served
             }
             Ok(Looked::Wait(_)) => {
-                self.wait(token, began + Duration::from_millis(request.max_wait_ms as u64));
+                self.wait(
+                    token,
+                    began + Duration::from_millis(request.max_wait_ms as u64),
+                );
                 Step::Waits
             }
             Err(Refusal::Up) => Step::Return,
@@ -664,23 +763,40 @@ impl Server {
             at = *gap;
             part.lease.counts.fetches.fetch_add(1, Ordering::Relaxed);
             let size = part.records.len();
-            part.lease.counts.bytes_out.fetch_add(size as u64, Ordering::Relaxed);
+            part.lease
+                .counts
+                .bytes_out
+                .fetch_add(size as u64, Ordering::Relaxed);
             self.shared.note_counts(&part.lease);
             match part.records {
                 Records::Memory(size) => {
                     memory.extend_from_slice(&self.scratch[read..read + size]);
                     read += size;
                 }
-                Records::InFile { file, position, size } => {
+                Records::InFile {
+                    file,
+                    position,
+                    size,
+                } => {
                     let bytes = std::mem::take(&mut memory);
                     pieces.push(Piece::Memory { bytes, sent: 0 });
-                    pieces.push(Piece::InFile { file, position, left: size, lease: part.lease });
+                    pieces.push(Piece::InFile {
+                        file,
+                        position,
+                        left: size,
+                        lease: part.lease,
+                    });
                 }
             }
         }
         memory.extend_from_slice(&self.response[at..]);
-        pieces.push(Piece::Memory { bytes: memory, sent: 0 });
-        pieces.into_iter().for_each(|piece| self.answer(token, piece));
+        pieces.push(Piece::Memory {
+            bytes: memory,
+            sent: 0,
+        });
+        pieces
+            .into_iter()
+            .for_each(|piece| self.answer(token, piece));
     }
 
     fn answer(&mut self, token: u64, piece: Piece) {
@@ -702,12 +818,17 @@ impl Shared {
 
 /// Python tries an append again if the disk is full: it can release reserved space.
 fn fail_unless_full(shared: &Shared, error: io::Error) {
-    if !error.raw_os_error().is_some_and(|code| DISK_FULL.contains(&code)) {
+    if !error
+        .raw_os_error()
+        .is_some_and(|code| DISK_FULL.contains(&code))
+    {
         shared.fail(error);
     }
 }
 
 fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

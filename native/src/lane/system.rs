@@ -26,8 +26,17 @@ impl Epoll {
         Ok(Epoll(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    fn control(&self, operation: libc::c_int, fd: RawFd, interest: u32, key: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: interest, u64: key };
+    fn control(
+        &self,
+        operation: libc::c_int,
+        fd: RawFd,
+        interest: u32,
+        key: u64,
+    ) -> io::Result<()> {
+        let mut event = libc::epoll_event {
+            events: interest,
+            u64: key,
+        };
         // SAFETY: the event lives until the call returns, and the kernel keeps a copy.
         checked(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), operation, fd, &mut event) })?;
         Ok(())
@@ -55,7 +64,11 @@ impl Epoll {
         });
         match result {
             Ok(count) => {
-                ready.extend(events[..count as usize].iter().map(|event| (event.u64, event.events)));
+                ready.extend(
+                    events[..count as usize]
+                        .iter()
+                        .map(|event| (event.u64, event.events)),
+                );
                 Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),

@@ -20,7 +20,10 @@ impl Times {
         self.total_ns += elapsed_ns;
         self.longest_ns = self.longest_ns.max(elapsed_ns);
         let shift = (64 - elapsed_ns.leading_zeros()).saturating_sub(5);
-        *self.by_time_ns.entry(elapsed_ns >> shift << shift).or_default() += 1;
+        *self
+            .by_time_ns
+            .entry(elapsed_ns >> shift << shift)
+            .or_default() += 1;
     }
 
     pub fn take(&mut self) -> Times {
@@ -38,8 +41,14 @@ mod tests {
         times.observe(Duration::from_nanos(1000), 10);
         times.observe(Duration::from_nanos(1001), 20);
         times.observe(Duration::from_nanos(2000), 30);
-        assert_eq!((times.size_bytes, times.total_ns, times.longest_ns), (60, 4001, 2000));
-        assert_eq!(times.by_time_ns.values().copied().collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(
+            (times.size_bytes, times.total_ns, times.longest_ns),
+            (60, 4001, 2000)
+        );
+        assert_eq!(
+            times.by_time_ns.values().copied().collect::<Vec<_>>(),
+            [2, 1]
+        );
         assert_eq!(times.take().total_ns, 4001);
         assert!(times.by_time_ns.is_empty());
     }

@@ -118,7 +118,12 @@ pub fn read_header(frame: &[u8]) -> Option<Header> {
         std::str::from_utf8(reader.take(length)?).ok()?;
     }
     reader.no_tags(is_flexible)?;
-    Some(Header { api_key, version, correlation_id, body: reader.at })
+    Some(Header {
+        api_key,
+        version,
+        correlation_id,
+        body: reader.at,
+    })
 }
 
 /// A topic as a request names it: the range of its name, or its id.
@@ -147,13 +152,22 @@ pub struct Produce {
 pub fn read_produce(frame: &[u8], header: &Header) -> Option<Produce> {
     let version = header.version;
     let is_flexible = version >= FLEXIBLE_PRODUCE;
-    let mut reader = Reader { bytes: frame, at: header.body };
-    let has_no_transaction =
-        if is_flexible { reader.uvarint()? == 0 } else { reader.int16()? == -1 };
+    let mut reader = Reader {
+        bytes: frame,
+        at: header.body,
+    };
+    let has_no_transaction = if is_flexible {
+        reader.uvarint()? == 0
+    } else {
+        reader.int16()? == -1
+    };
     if !has_no_transaction {
         return None;
     }
-    let mut request = Produce { acks: reader.int16()?, ..Produce::default() };
+    let mut request = Produce {
+        acks: reader.int16()?,
+        ..Produce::default()
+    };
     reader.int32()?; // the timeout, for which no request of the lane waits
     for topic in 0..reader.length(is_flexible)? {
         let key = if version >= PRODUCE_TOPIC_IDS {
@@ -171,7 +185,11 @@ pub fn read_produce(frame: &[u8], header: &Header) -> Option<Produce> {
             let length = reader.length(is_flexible)?;
             let start = reader.at;
             reader.take(length)?;
-            request.parts.push(ProducePart { topic, index, records: start..reader.at });
+            request.parts.push(ProducePart {
+                topic,
+                index,
+                records: start..reader.at,
+            });
             reader.no_tags(is_flexible)?;
         }
         reader.no_tags(is_flexible)?;
@@ -206,7 +224,10 @@ pub struct Fetch {
 pub fn read_fetch(frame: &[u8], header: &Header) -> Option<Fetch> {
     let version = header.version;
     let is_flexible = version >= FLEXIBLE_FETCH;
-    let mut reader = Reader { bytes: frame, at: header.body };
+    let mut reader = Reader {
+        bytes: frame,
+        at: header.body,
+    };
     if version < FETCH_REPLICA_STATE && reader.int32()? >= 0 {
         return None;
     }
@@ -234,7 +255,9 @@ pub fn read_fetch(frame: &[u8], header: &Header) -> Option<Fetch> {
             return None;
         }
         for _ in 0..count {
-            request.parts.push(read_fetch_part(&mut reader, version, topic)?);
+            request
+                .parts
+                .push(read_fetch_part(&mut reader, version, topic)?);
         }
         reader.no_tags(is_flexible)?;
     }
@@ -260,7 +283,13 @@ fn read_fetch_part(reader: &mut Reader<'_>, version: i16, topic: usize) -> Optio
     }
     let max_bytes = reader.int32()?;
     reader.no_tags(version >= FLEXIBLE_FETCH)?;
-    Some(FetchPart { topic, index, leader_epoch, offset, max_bytes })
+    Some(FetchPart {
+        topic,
+        index,
+        leader_epoch,
+        offset,
+        max_bytes,
+    })
 }
 
 // -- responses
@@ -338,7 +367,10 @@ pub fn write_produced(
     let mut next = 0;
     for (topic, key) in request.topics.iter().enumerate() {
         put_topic(out, frame, key, is_flexible);
-        let count = request.parts[next..].iter().take_while(|part| part.topic == topic).count();
+        let count = request.parts[next..]
+            .iter()
+            .take_while(|part| part.topic == topic)
+            .count();
         put_count(out, count, is_flexible);
         for at in next..next + count {
             let result = &results[at];
@@ -497,7 +529,9 @@ mod tests {
         for _ in 0..200_000 {
             let mut changed = frame.clone();
             for _ in 0..2 {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                state = state
+                    .wrapping_mul(6364136223846793005)
+                    .wrapping_add(1442695040888963407);
                 let at = (state >> 33) as usize % changed.len();
                 changed[at] = (state >> 20) as u8;
             }

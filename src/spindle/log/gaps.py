@@ -1,4 +1,4 @@
-"""What happens to the gaps of a log that an unclean stop or compaction left."""
+"""Keep or cut the gaps of a log that an unclean stop or compaction left."""
 
 import logging
 

@@ -6,8 +6,9 @@ function finds the log as if the thread itself had appended. A function that cha
 the lease first.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from spindle.log.producers.append import ProducerAppendInfo
 
@@ -39,27 +40,32 @@ class LeasedProducer(NamedTuple):
     batches: ProducerBatches
 
 
-class LogLease(Protocol):
+class LogLease(ABC):
     """The permission that a lane has for one log."""
 
     @property
+    @abstractmethod
     def end_offset(self) -> int:
         """The log end offset; it may grow at any time until the lease has ended."""
-        ...
 
     @property
+    @abstractmethod
     def high_watermark(self) -> int:
         """The high watermark; it may grow at any time."""
-        ...
 
+    @abstractmethod
     def end(self, *, was_cut: bool = False) -> None:
         """End the lease; with `was_cut`, records are removed from the end of the log."""
-        ...
 
+    @abstractmethod
+    def wake_for_appends(self, *, is_waiting: bool) -> None:
+        """Set whether the event loop is woken for each append."""
+
+    @abstractmethod
     def raise_high_watermark(self, offset: int) -> None:
         """Raise the high watermark, at most to the log end."""
-        ...
 
+    @abstractmethod
     def refresh(
         self,
         end_offset: int,
@@ -68,7 +74,6 @@ class LogLease(Protocol):
         producers: Sequence[LeasedProducer],
     ) -> None:
         """Store what the directory's thread has appended; a producer without batches is unknown."""
-        ...
 
 
 class LeasableOffsets:
@@ -149,7 +154,7 @@ class LeasableOffsets:
 
 
 class LeaseTerms(NamedTuple):
-    """What a lane has to know of a log.
+    """The description of a log for a lane.
 
     Attributes:
         is_sole_replica: records are committed as soon as they are written.

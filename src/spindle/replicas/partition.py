@@ -21,6 +21,7 @@ from spindle.disks.log_directory import LogDirectory
 from spindle.log.append_batches import writable
 from spindle.log.lease import LogLease
 from spindle.log.log import Log
+from spindle.log.log_config import LogConfig
 from spindle.log.log_values import AppendInfo
 from spindle.log.producers.verification import NO_TRANSACTION, TransactionContext
 from spindle.metadata.partitions import PartitionRegistration
@@ -60,14 +61,6 @@ class Watcher(Protocol):
 
     def changed(self) -> None:
         """Handle a new leader or epoch, or that the partition can no longer be served."""
-        ...
-
-
-class PartitionLease(LogLease, Protocol):
-    """The permission of a lane to serve a partition; see `spindle.log.lease`."""
-
-    def wake_for_appends(self, *, is_waiting: bool) -> None:
-        """Set whether `Partition.lane_appended` is called soon after each append."""
         ...
 
 
@@ -186,7 +179,7 @@ class Partition:
         self._low_waiters: list[tuple[int, LowWatermarkReached]] = []
         self._held: list[Callable[[], None]] | None = None
         self._undecoded: deque[PendingAppend] = deque()
-        self._lease: PartitionLease | None = None
+        self._lease: LogLease | None = None
         self._lease_ended: Callable[[], None] | None = None
 
     # -- state
@@ -524,7 +517,7 @@ class Partition:
         """True while changes of the log are held back."""
         return self._held is not None
 
-    def lend(self, lease: PartitionLease, on_end: Callable[[], None]) -> None:
+    def lend(self, lease: LogLease, on_end: Callable[[], None]) -> None:
         """Let a lane append and read, until `end_lease`, which calls `on_end`."""
         self.end_lease()
         self._lease, self._lease_ended = lease, on_end
@@ -685,6 +678,12 @@ class Partition:
             return
         if registration.directory(broker_id) not in trusted:
             leader.require_new_fetch(broker_id)
+
+    def use_settings(self, config: LogConfig) -> None:
+        """Apply the topic's settings to the log."""
+        if self.log.config != config:
+            self.end_lease()
+        self.log.config = config
 
     def set_min_isr(self, min_isr: int) -> None:
         """Apply the topic's `min.insync.replicas`."""

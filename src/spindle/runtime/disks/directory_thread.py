@@ -7,12 +7,13 @@ directory. A thread whose disk hangs is abandoned: it does nothing more if the d
 import asyncio
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from queue import SimpleQueue
 from time import perf_counter_ns
-from typing import Any, Protocol
+from typing import Any
 
 from spindle.common.errors import LogDirectoryFailed
 from spindle.disks.executor import ThreadLoad, Unfinished
@@ -25,16 +26,20 @@ _NumberedJob = tuple[int, Callable[..., object], tuple[object, ...]]
 """Number (0 without a callback), function and arguments."""
 
 
-class LogGuard(Protocol):
+class LogGuard(ABC):
     """Keeps other code from the logs of a directory while a function runs."""
 
+    @abstractmethod
     def enter(self) -> None:
         """Wait until no other code uses the logs; an error ends the function."""
-        ...
 
+    @abstractmethod
     def leave(self) -> None:
         """Let other code use the logs again."""
-        ...
+
+    @abstractmethod
+    def end(self) -> None:
+        """Have other code use the directory no more, because it has failed."""
 
 
 class DirectoryThread(SerialExecutor):
@@ -117,6 +122,13 @@ class DirectoryThread(SerialExecutor):
             return False
         self._waits.close()
         return True
+
+    def fail(self, cause: BaseException | str) -> LogDirectoryFailed:
+        """See `DirectoryExecutor`."""
+        failure = super().fail(cause)
+        if self.guard is not None:
+            self.guard.end()
+        return failure
 
     def _run(self) -> None:
         """Perform jobs on the I/O thread until `stop`."""

@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from spindle._native import Lane, Lease
 from spindle.disks.io_counts import DirectoryIo, OperationCounts
 from spindle.disks.log_directory import LogDirectory
-from spindle.log.lease import LeasedProducer, SegmentProgress
+from spindle.log.lease import LeasedProducer, LogLease, SegmentProgress
 from spindle.log.leasing import lease_terms, record_progress
 from spindle.log.log import Log
+from spindle.runtime.disks.directory_thread import LogGuard
 from spindle.runtime.disks.watchdog import WatchedThread
 
 logger = logging.getLogger(__name__)
 
 
-class GrantedLease:
+class GrantedLease(LogLease):
     """A lease of a log; see `spindle.log.lease.LogLease`."""
 
     __slots__ = ("_native", "config", "lane", "log")
@@ -74,7 +75,7 @@ class GrantedLease:
         self._native.refresh(end_offset, high_watermark, progress, entries)
 
     def wake_for_appends(self, *, is_waiting: bool) -> None:
-        """Set whether the event loop hears of each append at once."""
+        """Set whether the event loop is woken for each append."""
         self._native.wake_for_appends(is_waiting)
         if is_waiting and self.lane.native.has_progress:
             self.lane.on_missed_progress()
@@ -84,7 +85,7 @@ class GrantedLease:
         return self._native.take_counts()
 
 
-class DirectoryLane:
+class DirectoryLane(LogGuard):
     """A lane, the leases that it has, and the gate between it and the directory's thread.
 
     Attributes:
@@ -139,6 +140,10 @@ class DirectoryLane:
         """Let the lane continue."""
         self.native.leave()
 
+    def end(self) -> None:
+        """Serve nothing more; it may be called from any thread."""
+        self.native.fail()
+
     def grant(self, log: Log, leader_epoch: int, is_sole_replica: bool) -> GrantedLease | None:
         """Lend the log to the lane; return None if only Python can serve it now.
 
@@ -172,7 +177,7 @@ class WatchedLane(WatchedThread):
         self._native = native
         super().__init__(lambda: float(native.disk_steps))
 
-    @property  # type: ignore[override]
+    @property
     def function(self) -> Callable[..., object] | None:
         """The work with the disk, or None."""
         return self._native.enter if self._native.disk_steps % 2 else None

@@ -22,7 +22,7 @@ from spindle.replicas.partition import Partition
 from spindle.runtime.disks.directory_thread import DirectoryThread
 from spindle.runtime.lanes.directory_lane import DirectoryLane, GrantedLease, WatchedLane
 from spindle.runtime.metrics.requests import RequestMetrics
-from spindle.runtime.network.connection import Connection
+from spindle.runtime.network.connection import Connection, ConnectionLanes
 from spindle.serving.services import BrokerServices
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ MAX_LEASES: Final = 64
 """Leases of one lane; each has three open files, and at most two more for reading."""
 
 
-class Lanes:
+class Lanes(ConnectionLanes):
     """All lanes of a broker.
 
     Args:
@@ -124,7 +124,7 @@ class Lanes:
         self._loop.call_later(_TAKE_BACK_S, self._abandon, lane)
 
     def _abandon(self, lane: DirectoryLane) -> None:
-        """Close the connections that a lane has not given back: its disk hangs."""
+        """Close the connections that a lane has not returned: its disk hangs."""
         self._on_events(lane)
         for connection, its_lane in list(self._connections.values()):
             if its_lane is lane:
@@ -237,7 +237,7 @@ class Lanes:
     def _on_events(self, lane: DirectoryLane) -> None:
         failure = lane.native.failure()
         if failure is not None:
-            # Before the requests that the lane gives back, which get this error.
+            # Before the requests that the lane returns, which get this error.
             number, text = failure
             lane.directory.executor.fail(OSError(number, os.strerror(number) or text))
         events = lane.native.take_events()

@@ -8,6 +8,7 @@ responses, the connection reads nothing from the peer.
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
@@ -71,29 +72,29 @@ LEGAL_MOVES: Final = {
 """The states that may follow a state; every other move is a bug."""
 
 
-class ConnectionLanes(Protocol):
+class ConnectionLanes(ABC):
     """The lanes of the broker; see `spindle.runtime.lanes`."""
 
+    @abstractmethod
     def consider(self, connection: "Connection", frame: Bytes) -> None:
         """Call `move_to` if a lane can serve requests like this one, else `stay_for_longer`."""
-        ...
 
     @property
+    @abstractmethod
     def has_progress(self) -> bool:
         """True if lanes have served requests that Python has not taken into account."""
-        ...
 
+    @abstractmethod
     def take_progress(self) -> None:
         """Take them into account, before a request is handled that depends on them."""
-        ...
 
+    @abstractmethod
     def ask_back(self, token: int) -> None:
         """Have a connection back, to see whether it is idle."""
-        ...
 
+    @abstractmethod
     def forget(self, token: int) -> None:
         """Forget a connection that has ended."""
-        ...
 
 
 class Dispatcher(Protocol):
