@@ -14,6 +14,8 @@ mod batch;
 #[allow(unsafe_code)]
 mod buffers;
 mod compaction;
+#[allow(unsafe_code)]
+mod lane;
 mod numbers;
 
 #[cfg(not(test))]
@@ -23,4 +25,6 @@ mod _native {
     use crate::audit::python::{digest_records, py_check_records, py_walk_headers, PySoundWalk};
     #[pymodule_export]
     use crate::compaction::python::{PyCopier, PyKeyMap};
+    #[pymodule_export]
+    use crate::lane::python::{targets_of_fetch, targets_of_produce, Lane, Lease};
 }
