@@ -1,4 +1,4 @@
-# make setup | demo | test | test-full | check | interop | bench | fuzz | simulate | plans | docs   (only Python 3.11+ and make are needed)
+# make setup | native | demo | test | test-full | check | interop | bench | fuzz | simulate | plans | docs   (only Python 3.11+ and make are needed)
 PYTHON ?= python3
 # Tests of `make test` also wait, for timers and for other processes: three workers keep two cores busy.
 WORKERS ?= 3
@@ -7,9 +7,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 UV_STAMP := $(VENV)/.uv
 UV_VERSION := 0.13.9
+CRATE := $(wildcard native/Cargo.* native/.cargo/*) $(shell find native/src -name '*.rs')
+CARGO = cd native && PATH="$$PATH:$$HOME/.cargo/bin" cargo
 UV = PATH="$(CURDIR)/$(BIN):$$PATH" VIRTUAL_ENV="$(CURDIR)/$(VENV)" uv
 
-.PHONY: help setup wheel lock demo test test-full check unit interop interop-older bench fuzz simulate plans docs docs-reference docs-wrap docs-recording clean
+.PHONY: help setup native wheel lock demo test test-full check unit interop interop-older bench fuzz simulate plans docs docs-reference docs-wrap docs-recording clean unit-native
 .DEFAULT_GOAL := help
 
 help: ## Show the targets
@@ -27,11 +29,15 @@ $(UV_STAMP):
 	@command -v uv >/dev/null 2>&1 || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@touch $@
 
-$(STAMP): requirements.lock pyproject.toml hatch_build.py src/spindle/log/cleaning/kernel.c | $(UV_STAMP)
+$(STAMP): requirements.lock pyproject.toml hatch_build.py $(CRATE) | $(UV_STAMP)
 	@echo "dependencies: 1.7 GB here and 0.5 GB in ~/.cache; about two minutes"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/python tools/install.py
 	@touch $@
 	@echo "ready: $(BIN)/spindle"
+
+native: $(UV_STAMP) ## Build the Rust crate again, after a change or once cargo is installed
+	@$(UV) pip install --quiet --no-deps --reinstall-package spindle-log -e .
+	@$(BIN)/python -m spindle.common.native
 
 wheel: $(UV_STAMP) ## A wheel in dist/, for pip install on another machine
 	@$(UV) build --quiet --wheel --out-dir dist .
@@ -49,12 +55,20 @@ demo: setup ## The main job on real input: clients in, Spark out, a disk that di
 PYTEST = $(BIN)/python -m pytest -q --dist loadfile --no-loadscope-reorder
 
 test: setup ## Format, lint, types, import rules and all tests but the long ones and interop; some 4 minutes on 2 cores
-	@$(MAKE) --no-print-directory -j 2 check unit
+	@$(MAKE) --no-print-directory -j 2 check unit unit-native
 
 check: setup
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && echo "style: fine"
 	@$(BIN)/mypy --no-error-summary && echo "types: fine"
 	@$(BIN)/lint-imports --no-cache >/dev/null && echo "imports: fine"
+	@if PATH="$$PATH:$$HOME/.cargo/bin" command -v cargo-clippy >/dev/null; then \
+	  ($(CARGO) fmt --check) && ($(CARGO) clippy --quiet --locked --all-targets -- -D warnings) && echo "native code: fine"; \
+	else echo "native code: not checked, as cargo is not here"; fi
+
+# Its tests need no Python.
+unit-native:
+	@if PATH="$$PATH:$$HOME/.cargo/bin" command -v cargo >/dev/null; then $(CARGO) test --quiet --locked; \
+	else echo "native code: not tested, as cargo is not here"; fi
 
 unit: setup
 	@echo "unit tests: about 3 minutes on 2 quiet cores; failures are named as they come"

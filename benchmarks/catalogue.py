@@ -9,6 +9,7 @@ import click
 from benchmarks import spark
 from benchmarks.cluster_items import CLUSTER_ITEMS
 from benchmarks.compaction import COMPACTION_ITEMS
+from benchmarks.connections import CONNECTION_ITEMS
 from benchmarks.disks import DISK_ITEMS
 from benchmarks.groups import GROUP_ITEMS
 from benchmarks.idle import IDLE_ITEMS
@@ -22,7 +23,7 @@ NODE_ITEMS = {
     item.name: item
     for items in (
         ITEMS, MOVE_ITEMS, COMPACTION_ITEMS, DISK_ITEMS, CLUSTER_ITEMS, IDLE_ITEMS,
-        METADATA_ITEMS, TRANSACTION_ITEMS, GROUP_ITEMS, TLS_ITEMS,
+        METADATA_ITEMS, TRANSACTION_ITEMS, GROUP_ITEMS, TLS_ITEMS, CONNECTION_ITEMS,
     )
     for item in items
 }  # fmt: skip
@@ -44,6 +45,8 @@ SETS: dict[str, tuple[str, ...]] = {
         "idle-node",
         "metadata-of-2000-partitions",
         "metadata-of-10000-partitions",
+        "connections-1000-busy",
+        "connections-10000-idle",
         "rf3-one-in-flight",
         "rf3-produce-1KiB",
         "rf3-produce-100B",

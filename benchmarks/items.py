@@ -6,6 +6,7 @@ Every item leaves the node as it was, except for page cache and heap.
 from __future__ import annotations
 
 import itertools
+import resource
 import socket
 import statistics
 import struct
@@ -29,8 +30,10 @@ from benchmarks.memory import live_bytes
 Metrics = dict[str, float]
 MIB = 2**20
 GIB = 2**30
-LIMIT_S = 120.0
+LIMIT_S = 300.0
 READS = 3
+_TOPICS_PER_REQUEST = 500
+"""A controller creates at most 10,000 partitions for one request."""
 
 _names = itertools.count()
 
@@ -303,16 +306,34 @@ def start(node: Node, sizes: Sizes) -> Metrics:
 
 def restart(node: Node, sizes: Sizes) -> Metrics:
     """Stop and start a node that leads many partitions of one record; then kill and start it."""
+    return _restart(node, sizes.restart_partitions)
+
+
+def restart_twelve_directories(node: Node, sizes: Sizes) -> Metrics:
+    """Restart a node with 20,000 partitions, or with as many as the limit of open files allows.
+
+    Kafka keeps a file of every partition open.
+    """
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(10 * sizes.restart_partitions, limit * 3 // 4) // 10 * 10
+    metrics = _restart(node, wanted)
+    files = len(list(Path(f"/proc/{node.pid}/fd").iterdir()))
+    resident = node.rss_bytes() / MIB
+    return {**metrics, "partitions": wanted, "resident": resident, "files": files}
+
+
+def _restart(node: Node, wanted: int) -> Metrics:
     node.format()
     node.start()
     time.sleep(1)
     empty = live_bytes(node)
     client = AdminClient(settings(node))
-    wanted = sizes.restart_partitions
     names = [f"restart-{number}" for number in range(wanted // 10)]
-    futures = client.create_topics([NewTopic(name, 10) for name in names], operation_timeout=60)
-    for future in futures.values():
-        future.result(LIMIT_S)
+    for start in range(0, len(names), _TOPICS_PER_REQUEST):
+        some = [NewTopic(name, 10) for name in names[start : start + _TOPICS_PER_REQUEST]]
+        futures = client.create_topics(some, operation_timeout=60)
+        for future in futures.values():
+            future.result(LIMIT_S)
     wait_for_leaders(node, wanted, "restart-")
     one_record_each(node, names)
     time.sleep(1)
@@ -414,8 +435,13 @@ def _three_directories(node_class: type[Node], folder: Path) -> Node:
     return node_class(folder, 3, overrides=dict(OVERRIDES), jvm_options=KAFKA_JVM)
 
 
+def _twelve_directories(node_class: type[Node], folder: Path) -> Node:
+    return node_class(folder, 12, overrides=dict(OVERRIDES), jvm_options=KAFKA_JVM)
+
+
 SHARED_NODE = Subject("node", _one_node, is_shared=True)
 FRESH_NODE = Subject("fresh node", _one_node)
+NODE_OF_TWELVE_DIRECTORIES = Subject("fresh node of twelve directories", _twelve_directories)
 NODE_OF_THREE_DIRECTORIES = Subject("node of three directories", _three_directories)
 
 CONSUME_METRICS = tuple(
@@ -503,5 +529,21 @@ ITEMS: tuple[Item, ...] = (
             Metric("killed_cpu", "CPU-s", False),
         ),
         FRESH_NODE,
+    ),
+    Item(
+        "restart-twelve-directories",
+        restart_twelve_directories,
+        (
+            Metric("partitions", "partitions", True),
+            Metric("memory", "KiB in use per partition", False, 0.5, goal_of_before=1.05),
+            Metric("stop", "s to stop", False),
+            Metric("clean", "s after a clean stop", False, 0.25),
+            Metric("clean_cpu", "CPU-s", False),
+            Metric("killed", "s after kill -9", False, 0.25),
+            Metric("killed_cpu", "CPU-s", False),
+            Metric("resident", "MiB resident after that", False),
+            Metric("files", "open files after that", False),
+        ),
+        NODE_OF_TWELVE_DIRECTORIES,
     ),
 )

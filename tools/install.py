@@ -143,8 +143,11 @@ def main() -> None:
     install_pyspark()
     print("the other packages", flush=True)
     run(["uv", "pip", "install", "--require-hashes", "-r", str(LOCK)])
-    print("spindle itself", flush=True)
-    run(["uv", "pip", "install", "--quiet", "--no-deps", "-e", str(TOP)])
+    # The native code is built with it; uv does not see when its sources have changed.
+    itself = ["--reinstall-package", "spindle-log", "-e", str(TOP)]
+    with progress("spindle itself, with the native code", [TOP / "build"]):
+        run(["uv", "pip", "install", "--quiet", "--no-deps", *itself])
+    run([sys.executable, "-m", "spindle.common.native"])
     library = Path(sys.prefix) / "lib"
     with progress("compiling Python files", [library]):
         # Without it each program compiles what it imports when it first starts.

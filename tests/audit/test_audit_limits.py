@@ -118,9 +118,9 @@ def test_a_small_file_beyond_the_limit_is_not_read(tmp_path: Path, name: str) ->
     with path.open("ab") as file:
         file.truncate(limit + 1)
     findings = run_audit([root], recheck_ms=0).findings
-    result = [finding for finding in findings if finding.kind is FindingKind.UNREADABLE]
-    assert [item.path for item in result] == [str(path)]
-    assert f"the limit is {limit >> 20}.0 MiB" in result[0].evidence
+    unreadable = [finding for finding in findings if finding.kind is FindingKind.UNREADABLE]
+    assert [item.path for item in unreadable] == [str(path)]
+    assert f"the limit is {limit >> 20}.0 MiB" in unreadable[0].evidence
 
 
 def test_the_rest_of_an_index_of_wrong_entries_is_passed_over(

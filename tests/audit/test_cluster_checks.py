@@ -37,9 +37,9 @@ def placement(roots: list[Path]) -> ClusterPlacement:
     ids = []
     for root in roots:
         file = root / "meta.properties"
-        result = parse_meta_properties(file.read_bytes(), str(file)).directory_id
-        assert result is not None
-        ids.append(result)
+        directory_id = parse_meta_properties(file.read_bytes(), str(file)).directory_id
+        assert directory_id is not None
+        ids.append(directory_id)
     partition = PlacedPartition(NODES, tuple(ids), isr=(1, 2, 3), leader=2)
     return ClusterPlacement(
         {

@@ -29,8 +29,8 @@ def kinds(*roots: Path) -> list[str]:
 def test_a_copied_directory_shows_by_its_id_and_its_replicas(tmp_path: Path) -> None:
     clean_directory(tmp_path / "d1")
     shutil.copytree(tmp_path / "d1", tmp_path / "d2")
-    result = kinds(tmp_path / "d1", tmp_path / "d2")
-    assert result == ["directory-identity", "replica-duplicate", "replica-duplicate"]
+    finding_kinds = kinds(tmp_path / "d1", tmp_path / "d2")
+    assert finding_kinds == ["directory-identity", "replica-duplicate", "replica-duplicate"]
 
 
 def test_the_directory_of_another_cluster_shows(tmp_path: Path) -> None:

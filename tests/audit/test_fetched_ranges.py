@@ -23,13 +23,13 @@ from spindle.client.cluster_metadata import BrokerAddress
 from spindle.client.fetching import FetchedBatches
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.log.formats.names import DirectoryKind
+from spindle.log.formats.names import LogKind
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.protocol.sentinels import EARLIEST
 
 PARTITION = TopicPartition("far", 0)
 PLACE = ReplicaPlace(
-    Path("broker 1:/disk/far-0"), PARTITION, DirectoryKind.CURRENT, ClosingState.IN_USE, 1
+    Path("broker 1:/disk/far-0"), PARTITION, LogKind.CURRENT, ClosingState.IN_USE, 1
 )
 TOPIC_ID = b"t" * 16
 BROKER: Any = BrokerAddress(1, "far.example", 9092)

@@ -83,8 +83,8 @@ def test_a_batch_beyond_the_limit_is_passed_over(
     assert found_in(root) == []
     at = positions[number]
     path.write_bytes(with_a_longer_batch(path.read_bytes(), at, 2 * max(sizes)))
-    result = [finding for finding in found_in(root) if finding.kind.text == "batch-too-large"]
-    assert [finding.position for finding in result] == [at]
+    too_large = [finding for finding in found_in(root) if finding.kind.text == "batch-too-large"]
+    assert [finding.position for finding in too_large] == [at]
 
 
 def with_a_longer_batch(data: bytes, position: int, more_bytes: int) -> bytes:

@@ -11,12 +11,12 @@ from spindle.audit.replica import AuditedReplica
 from spindle.audit.replica_place import ClosingState, ReplicaPlace
 from spindle.audit.report import AuditListing, audit_report
 from spindle.common.ids import TopicPartition
-from spindle.log.formats.names import DirectoryKind
+from spindle.log.formats.names import LogKind
 
 ID = b"i" * 16
 PATH = "/d/orders-3"
 PLACE = ReplicaPlace(
-    Path(PATH), TopicPartition("orders", 3), DirectoryKind.CURRENT, ClosingState.IN_USE, 2
+    Path(PATH), TopicPartition("orders", 3), LogKind.CURRENT, ClosingState.IN_USE, 2
 )
 DAMAGE = AuditFinding(FindingKind.BATCH_CHECKSUM, f"{PATH}/0.log", "it is", replica=PATH)
 
@@ -50,7 +50,7 @@ def test_a_leader_lets_another_replica_lead_first() -> None:
         (PLACE, placed(2, (2,))),
         (PLACE, placed(1, (1, 3))),
         (replace(PLACE, node_id=None), None),
-        (replace(PLACE, kind=DirectoryKind.FUTURE), None),
+        (replace(PLACE, kind=LogKind.FUTURE), None),
         (replace(PLACE, partition=TopicPartition("__cluster_metadata", 0)), None),
     ],
 )

@@ -119,7 +119,7 @@ def test_replicas_that_are_damaged_at_different_places_are_both_found(roots: lis
 
 
 def spread_offsets(root: Path) -> None:
-    """Let the last segment begin in another stretch of offsets than the others."""
+    """Let the last segment begin in another range of offsets than the others."""
     last = sorted((root / str(PLAIN)).glob("*.log"))[-1]
     data = bytearray(last.read_bytes())
     shift = 8192

@@ -217,7 +217,7 @@ def many_batches(epochs: Iterator[int], count: int) -> bytes:
 
 
 @pytest.mark.parametrize("epochs_of", [lambda: iter([7] * 3000), lambda: iter(range(3000))])
-def test_more_producers_stretches_and_epochs_than_the_walk_has_room_for(
+def test_more_producers_ranges_and_epochs_than_the_walk_has_room_for(
     tmp_path: Path, epochs_of: object
 ) -> None:
     assert callable(epochs_of)

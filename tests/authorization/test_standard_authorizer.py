@@ -248,15 +248,15 @@ def decision(acls: list[AccessControlEntry], operation: Operation, name: str) ->
             else a.resource_name in (name, "*")
         )
     ]
-    result = set()
+    matching = set()
     for a in of_resource:
         if a.principal in (ALICE, EVERYBODY) and a.host in (HOST, "*", "10.0.0.0/8"):
             is_allowing = a.permission_type == Permission.ALLOW
             meant = IMPLYING.get(operation, (operation,)) if is_allowing else (operation,)
             if a.operation in (*meant, Operation.ALL):
-                result.add("allow" if is_allowing else "deny")
-    if result:
-        return "deny" if "deny" in result else "allow"
+                matching.add("allow" if is_allowing else "deny")
+    if matching:
+        return "deny" if "deny" in matching else "allow"
     return "deny" if of_resource else "default"
 
 

@@ -136,11 +136,11 @@ def test_a_property_file_that_is_not_there(refused: Say) -> None:
 def test_new_positions_as_json(say: Say) -> None:
     say("topic", "create", "positions", "-p", "2", "-r", "1")
     select = ("--reset-offsets", "--group", "g", "--topic", "positions", "--to-earliest")
-    result = json.loads(say("kafka", "consumer-groups", *select, "--dry-run", "--json"))
-    assert sorted(position["partition"] for position in result) == [0, 1]
-    assert {(position["group"], position["topic"], position["offset"]) for position in result} == {
-        ("g", "positions", 0)
-    }
+    positions = json.loads(say("kafka", "consumer-groups", *select, "--dry-run", "--json"))
+    assert sorted(position["partition"] for position in positions) == [0, 1]
+    assert {
+        (position["group"], position["topic"], position["offset"]) for position in positions
+    } == {("g", "positions", 0)}
 
 
 def test_the_directories_of_a_node(say: Say, up: dict[str, Any]) -> None:

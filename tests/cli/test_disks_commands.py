@@ -7,8 +7,8 @@ from typing import Any
 import click
 import pytest
 
-from spindle.cli.disks import online_command, remove_command
-from spindle.cli.disks.group import disks
+from spindle.cli.command_groups import disks
+from spindle.cli.disks import alter_commands
 from spindle.cli.main import run
 from spindle.common.ids import TopicPartition
 from spindle.disks.alter_disks import DirectoryInUse, ReplicaState
@@ -76,7 +76,7 @@ def test_no_move_is_advised_for_replicas_that_are_lost(
     def refuse(*_: object) -> None:
         raise DirectoryInUse("/d2", lost, "/d2 is offline and has the only replica")
 
-    monkeypatch.setattr(remove_command, "alter_disks", refuse)
+    monkeypatch.setattr(alter_commands, "alter_disks", refuse)
     assert run(("disks", "remove", "1", "/d2")) == 1
     refused = capsys.readouterr().err
     assert "/d2 is offline and has the only replica." in refused
@@ -102,7 +102,7 @@ def test_a_refused_readmission_prints_the_command_that_accepts_the_losses(
     def refuse(*_: object) -> None:
         raise DirectoryInUse("/d 2", lost, "/d 2 is empty")
 
-    monkeypatch.setattr(online_command, "alter_disks", refuse)
+    monkeypatch.setattr(alter_commands, "alter_disks", refuse)
     words = ("disks", "online", "1", "/d 2", "-b", up["bootstrap_servers"])
     command = (
         f"spindle disks online 1 '/d 2' --bootstrap-server {up['bootstrap_servers']} "

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from spindle.cli.heal.time_window import HoursParameter
+from spindle.cli.heal.command import HoursParameter
 from spindle.cli.main import run
 from spindle.cli.tools.bootstrap import connect
 from spindle.client.admin.cluster import describe_brokers

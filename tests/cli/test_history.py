@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 import pytest
 
+from spindle.cli.command_groups import plan
 from spindle.cli.history.forecast_command import forecast_command, forecast_lines
 from spindle.cli.history.record_command import record_command
 from spindle.cli.main import run
-from spindle.cli.plan.group import plan
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
@@ -106,8 +106,8 @@ def test_old_days_are_deleted_and_long_histories_are_thinned(tmp_path: Path) -> 
 
 def test_the_clock_may_jump(tmp_path: Path) -> None:
     write(tmp_path, NOON_MS + HOUR_MS, NOON_MS, NOON_MS + 2 * HOUR_MS)
-    result = [sample.time_ms - NOON_MS for sample in read_history(tmp_path, "c").samples]
-    assert result == [0, HOUR_MS, 2 * HOUR_MS]
+    times_ms = [sample.time_ms - NOON_MS for sample in read_history(tmp_path, "c").samples]
+    assert times_ms == [0, HOUR_MS, 2 * HOUR_MS]
 
 
 def test_one_wrong_clock_deletes_and_hides_nothing(tmp_path: Path) -> None:
@@ -172,13 +172,15 @@ def test_a_forecast_fits_into_a_terminal(width: int | None, columns: int) -> Non
         TimeToFull(Filling.NOT_FILLING, growth=growth, earliest_s=9e5),
         TimeToFull(Filling.UNKNOWN, "too few samples (2 of 6)"),
     )
-    result = [
+    forecasts = [
         DirectoryForecast(
             DirectoryModel(item, f"/var/lib/kafka/disk-{item}", 4 * 2**40, 2**40), full
         )
         for item, full in enumerate(fulls)
     ]
-    lines = [line.text for line in forecast_lines(result, ["forecasts are " + "long " * 20], width)]
+    lines = [
+        line.text for line in forecast_lines(forecasts, ["forecasts are " + "long " * 20], width)
+    ]
     assert max(map(len, lines)) <= (width or 200)
     assert len(lines[-4].split()) == columns
     assert all(f"disk-{item}" in line for item, line in enumerate(lines[-3:]))

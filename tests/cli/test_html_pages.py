@@ -173,8 +173,8 @@ def test_the_audit_of_a_cluster_shows_what_brokers_report() -> None:
         {"id": 1, "error": None, "directories": [place], **quiet},
         {"id": 2, "error": "no answer", "directories": [], **quiet, "errors": 1},
     ]
-    result = finding(path="broker 1:/d/t-0", directory="broker 1:/d")
-    document = audited(result) | {"brokers": brokers, "directories": []}
+    reported = finding(path="broker 1:/d/t-0", directory="broker 1:/d")
+    document = audited(reported) | {"brokers": brokers, "directories": []}
     text = Parsed(audit_page(document)).text
     for part in ("Audit of a cluster of 2 brokers", "broker 1:/d", "does not answer", "offline"):
         assert part in text
@@ -222,11 +222,11 @@ def hostile_pages() -> dict[str, str]:
     refused = drained(model(capacity_gib=44))
     refused["refusal"] |= dict.fromkeys(("topic", "reason", "remedy", "limit"), HOSTILE)
     fields = ("path", "kind", "evidence", "cause", "repair", "directory", "severity")
-    result = [finding(**{name: HOSTILE}) for name in fields]
+    hostile_findings = [finding(**{name: HOSTILE}) for name in fields]
     return {
         "plan": plan_page(drained(model(HOSTILE, HOSTILE), HOSTILE, goal=HOSTILE)),
         "refusal": plan_page(refused),
-        "audit": audit_page(audited(*result, path=HOSTILE)),
+        "audit": audit_page(audited(*hostile_findings, path=HOSTILE)),
         "forecast": forecast_page(forecast(HOSTILE)),
     }
 
@@ -304,8 +304,8 @@ def test_pages_of_large_clusters_stay_small_and_say_that_they_are_cut() -> None:
     page = plan_page(document)
     assert len(page) < 4_000_000
     assert "5,000 more rounds are only in the sums" in page
-    result = [finding(kind=f"k{number % 40}", offset=number) for number in range(20_000)]
-    page = audit_page(audited(*result))
+    many_findings = [finding(kind=f"k{number % 40}", offset=number) for number in range(20_000)]
+    page = audit_page(audited(*many_findings))
     assert len(page) < 1_500_000
     assert "450 more of this kind are not listed here" in page
 

@@ -14,7 +14,7 @@ from waiting import wait_until
 
 from spindle.cli.dialect import KAFKA_VERSION
 from spindle.cli.java_main import main as run_class
-from spindle.cli.kafka_home.layout import write_home
+from spindle.cli.kafka_home.command import write_home
 from spindle.cli.kafka_home.stop import RunningNode, running_nodes, signal_number
 from spindle.cli.main import run
 from spindle.cli.tools.kafka_names import KAFKA_TOOLS, KafkaTool

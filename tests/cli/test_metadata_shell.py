@@ -188,9 +188,9 @@ def test_paths_are_split_into_components(path: str, at: str, names: list[str]) -
     ],
 )
 def test_patterns_match_as_in_a_shell(pattern: str, matching: list[str], other: list[str]) -> None:
-    result = expression(pattern)
-    assert result is not None
-    assert [name for name in (*matching, *other) if result.fullmatch(name)] == matching
+    compiled = expression(pattern)
+    assert compiled is not None
+    assert [name for name in (*matching, *other) if compiled.fullmatch(name)] == matching
 
 
 @pytest.mark.parametrize("name", ["plain", "a.b", "{a", "{a,{b}}", "user(x)"])

@@ -11,6 +11,7 @@ import pytest
 
 from spindle import __version__
 from spindle.cli.main import run
+from spindle.common.native import native_text
 from spindle.config.node_config import NodeConfig
 from tools import failure_code
 
@@ -122,9 +123,13 @@ def test_help_lists_the_tools_without_importing_them(
     assert "spindle.cli.up" not in sys.modules
 
 
-def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_and_the_use_of_native_code_are_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run(["--version"]) == 0
-    assert capsys.readouterr().out == f"spindle {__version__}\n"
+    version, native_code = capsys.readouterr().out.splitlines()
+    assert version == f"spindle {__version__}"
+    assert native_code == native_text()
 
 
 def test_a_property_file_without_the_command_is_answered_with_the_whole_line(

@@ -366,8 +366,8 @@ def test_the_screen_shows_bars_rounds_and_the_lower_bound() -> None:
 )
 def test_the_screen_fits_into_a_terminal(width: int, has_bars: bool, has_paths: bool) -> None:
     remarks = ["broker 3 does not report its directories: " + "there is no answer " * 9]
-    result = plan_lines("empty 1:/a", drained(f"/{'long' * 9}"), LIMITS, remarks, width)
-    lines = [line.text for line in result]
+    screen = plan_lines("empty 1:/a", drained(f"/{'long' * 9}"), LIMITS, remarks, width)
+    lines = [line.text for line in screen]
     assert max(map(len, lines)) <= width
     assert any("█" in line and "%" in line for line in lines) == has_bars
     assert any("/" + "long" * 9 in line for line in lines) == has_paths
@@ -407,8 +407,8 @@ def test_a_directory_of_a_running_node_is_planned_empty(
         capsys, "drain", f"1:{path}", "--capacity", "1GiB", "--json", "--out", str(tmp_path / "p")
     )
     assert code == 0
-    result = json.loads(out)
-    moves = [move for round_ in result["rounds"] for move in round_["moves"]]
+    plan = json.loads(out)
+    moves = [move for round_ in plan["rounds"] for move in round_["moves"]]
     assert len(moves) == count > 0
     assert {move["fromPath"] for move in moves} == {path}
     assert path not in {move["toPath"] for move in moves}

@@ -27,8 +27,8 @@ TABLE = "/tmp/numbers"
 
 def blocks(language: str, text: str = README) -> list[str]:
     """Return the blocks of a text in a language, the unnamed ones for an empty string."""
-    result = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [text for name, text in result if name == language]
+    fenced_blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [text for name, text in fenced_blocks if name == language]
 
 
 def commands() -> list[list[str]]:

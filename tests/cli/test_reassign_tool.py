@@ -98,8 +98,8 @@ def test_moves_between_directories_are_reported_by_state() -> None:
         (ReplicaPlaces({replica: "/a"}, {replica: "/b"}), "replica t-0-1 is still in progress."),
         (ReplicaPlaces({replica: "/a"}, {replica: "/c"}), "moved to log dir /c instead of /b."),
     ]:
-        (result,) = move_lines({replica: "/b"}, places)
-        assert line in result
+        (reported,) = move_lines({replica: "/b"}, places)
+        assert line in reported
     assert active_moves({replica: "/b"}, ReplicaPlaces({replica: "/a"}, {replica: "/b"})) == {
         replica: "/a"
     }

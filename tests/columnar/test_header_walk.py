@@ -106,10 +106,10 @@ def walked(walk: Any, address: int, size_bytes: int, rest: tuple[Any, ...]) -> l
     left_bytes, limits, checks_crcs, checks_records = rest
     table = np.zeros((header_table.FIELD_COUNT, ROOM), np.int64)
     records = np.zeros((header_table.RECORDS_WIDTH if checks_records else 0, ROOM), np.int64)
-    result = np.zeros(header_table.WALK_WIDTH, np.int64)
+    totals = np.zeros(header_table.WALK_WIDTH, np.int64)
     end = WINDOW_AT + size_bytes
     limits = np.array(limits, np.int64)
-    tables = table, records, result
+    tables = table, records, totals
     walk(address - WINDOW_AT, WINDOW_AT, end, end + left_bytes, limits, checks_crcs, *tables)
     if not checks_crcs:
         table[header_table.COMPUTED_CRC] = 0  # without a meaning
@@ -153,10 +153,10 @@ def test_offsets_that_no_log_can_have_are_reported_and_not_added(
     memory = GuardedMemory()
     address = memory.hold(data)
     for walk in (headers.header_walk(), header_kernel.walk_headers):
-        _, _, result = walked(walk, address, len(data), (0, (0, 2**63 - 1), 1, 0))
-        assert result[header_table.WALK_STATUS] == WRONG_OFFSETS
-        assert (result[header_table.WALK_BATCHES], result[header_table.WALK_NEXT_OFFSET]) == (1, 1)
-        assert not result[header_table.WALK_FINISHED]
+        _, _, totals = walked(walk, address, len(data), (0, (0, 2**63 - 1), 1, 0))
+        assert totals[header_table.WALK_STATUS] == WRONG_OFFSETS
+        assert (totals[header_table.WALK_BATCHES], totals[header_table.WALK_NEXT_OFFSET]) == (1, 1)
+        assert not totals[header_table.WALK_FINISHED]
     decoder = BatchDecoder(TopicPartition("t", 0))
     rows = decoder.decode(data)
     assert next(rows).num_rows == 1

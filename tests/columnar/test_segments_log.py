@@ -42,12 +42,12 @@ def writer(tmp_path: Path) -> ReplicaWriter:
 @pytest.mark.parametrize("offset", [0, 1, 9, 10, 499, 500, 501, 999, 1234, 1499])
 def test_a_position_is_before_its_offset_and_near(writer: ReplicaWriter, offset: int) -> None:
     log = SegmentLog(writer.path)
-    result = log.position_of(offset)
-    assert result is not None
-    assert result.offset <= offset
-    assert result.segment.base_offset == offset // 500 * 500
+    start = log.position_of(offset)
+    assert start is not None
+    assert start.offset <= offset
+    assert start.segment.base_offset == offset // 500 * 500
     # There is an entry every 4096 bytes: about 90 records of 45 bytes, and one more batch.
-    assert offset - result.offset < 150
+    assert offset - start.offset < 150
 
 
 def test_a_stale_index_entry_is_passed_over(writer: ReplicaWriter) -> None:
@@ -57,9 +57,9 @@ def test_a_stale_index_entry_is_passed_over(writer: ReplicaWriter) -> None:
     struct.pack_into(">i", data, len(data) - 4, position + 13)
     index.write_bytes(data)
     log = SegmentLog(writer.path)
-    result = log.position_of(1499)
-    assert result is not None
-    assert result.position < position
+    start = log.position_of(1499)
+    assert start is not None
+    assert start.position < position
     assert log.end_offset() == 1500
 
 

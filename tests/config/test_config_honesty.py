@@ -158,9 +158,9 @@ def test_super_users_that_no_client_can_be_are_warned_about(
     users: str, warnings: tuple[str, ...]
 ) -> None:
     given = {**COMBINED, "authorizer.class.name": STANDARD_AUTHORIZER, "super.users": users}
-    result = NodeConfig.from_properties(given).warnings
-    assert len(result) == len(warnings)
-    for text, start in zip(result, warnings, strict=True):
+    texts = NodeConfig.from_properties(given).warnings
+    assert len(texts) == len(warnings)
+    for text, start in zip(texts, warnings, strict=True):
         assert text.startswith(f"super.users: {start}")
 
 

@@ -371,11 +371,11 @@ def test_the_rules_know_lists_and_defaults_for_append_and_subtract() -> None:
 
 def test_a_new_topic_shows_its_own_values_and_the_defaults() -> None:
     entries = ControllerConfigRules(NODE).effective_topic_configs({"retention.ms": "9"}, CLUSTER)
-    result = {entry.name: (entry.value, entry.source) for entry in entries}
-    assert result["retention.ms"] == ("9", ConfigSource.TOPIC_CONFIG)
-    assert result["max.message.bytes"] == ("2000000", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
-    assert result["cleanup.policy"] == ("compact,delete", ConfigSource.STATIC_BROKER_CONFIG)
-    assert result["preallocate"] == ("false", ConfigSource.DEFAULT_CONFIG)
+    shown = {entry.name: (entry.value, entry.source) for entry in entries}
+    assert shown["retention.ms"] == ("9", ConfigSource.TOPIC_CONFIG)
+    assert shown["max.message.bytes"] == ("2000000", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+    assert shown["cleanup.policy"] == ("compact,delete", ConfigSource.STATIC_BROKER_CONFIG)
+    assert shown["preallocate"] == ("false", ConfigSource.DEFAULT_CONFIG)
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,8 @@ class Cluster(Harness):
                 assignments=[TOPIC.CreatableReplicaAssignment(broker_ids=replicas)],
                 configs=[TOPIC.CreatableTopicConfig(name="min.insync.replicas", value="2")],
             )
-            (result,) = (await self.request(CreateTopicsRequest(topics=[topic]))).topics
-            self.topics[name] = result.topic_id
+            (created,) = (await self.request(CreateTopicsRequest(topics=[topic]))).topics
+            self.topics[name] = created.topic_id
         self.new_records()
 
     def directories(self, broker_id: int) -> list[bytes]:

@@ -153,8 +153,8 @@ async def test_topics_are_deleted_where_allowed_and_their_names_are_not_revealed
     assert {bytes(r.topic_id) for r in answer.responses} == {bytes(16)}
     wanted = [state(name=None, topic_id=ids[name]) for name in ids]
     answer = await node.request(DeleteTopicsRequest(topics=wanted))
-    result = {bytes(r.topic_id): (r.name, r.error_code) for r in answer.responses}
-    assert result == {
+    named = {bytes(r.topic_id): (r.name, r.error_code) for r in answer.responses}
+    assert named == {
         ids["mine"]: ("mine", NONE),
         ids["seen"]: ("seen", DENIED),
         ids["hidden"]: (None, DENIED),

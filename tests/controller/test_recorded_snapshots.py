@@ -16,9 +16,8 @@ from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.record_versions import record_version
 from spindle.metadata.snapshot import snapshot_records
-from spindle.metadata_log.committed import CommittedBatch
 from spindle.metadata_log.encoding import encode_records
-from spindle.metadata_log.snapshots import SnapshotInfo, encode_snapshot
+from spindle.metadata_log.snapshots import SnapshotBatch, SnapshotInfo, encode_snapshot
 from spindle.protocol.message import Message
 from spindle.protocol.messages import metadata_records
 from spindle.protocol.records.batch import batches
@@ -43,7 +42,7 @@ def recorded(name: str) -> list[tuple[Message, int]]:
 
 
 def loaded(records: list[Message]) -> MetadataImage:
-    batch = CommittedBatch(0, len(records) - 1, 1, 0, 1, records)
+    batch = SnapshotBatch(0, 0, list(encode_records(records)))
     return MetadataLoader().load_snapshot(OffsetAndEpoch(300, 1), [batch]).image
 
 
@@ -69,16 +68,16 @@ def test_offsets_and_batches_of_a_snapshot_file() -> None:
     header_ms = entries(name)[0][4]["lastContainedLogTimestamp"]
     values = encode_records(records)
     data = b"".join(encode_snapshot(values, SnapshotInfo(header_ms, 0, None), epoch=1, now_ms=7))
-    result = []
+    ours = []
     for position, header in batches(data):
         kinds = [""] * header.record_count
         if header.is_control:
             kinds = [type(m).__name__ for _, m in read_control_records(data, position, header)]
-        result += [
+        ours += [
             (header.base_offset + at, header.base_offset, kind) for at, kind in enumerate(kinds)
         ]
     theirs = [
         (offset, base, f"{kind[8:]}Record" if kind.startswith("control:") else "")
         for offset, base, kind, *_ in entries(name)
     ]
-    assert result == theirs
+    assert ours == theirs

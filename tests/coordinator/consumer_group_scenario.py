@@ -13,7 +13,7 @@ from spindle.coordinator.consumer.consumer_group import ConsumerGroup
 from spindle.coordinator.consumer.heartbeat import check_request
 from spindle.coordinator.consumer.subscriptions import TopicsView
 from spindle.coordinator.coordinator_result import Client, GroupRequest
-from spindle.metadata.topics import TopicImage, TopicsImage
+from spindle.metadata.topics import PartitionCounts, TopicImage, TopicsImage
 from spindle.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -31,7 +31,9 @@ def topics_image(**counts: int) -> TopicsImage:
     """Return topics by name with their numbers of partitions."""
     registration: Any = None  # a group looks at the number of partitions alone
     topics = [
-        TopicImage(name, topic_id(name), dict.fromkeys(range(count), registration))
+        TopicImage(
+            name, topic_id(name), dict.fromkeys(range(count), registration), PartitionCounts()
+        )
         for name, count in counts.items()
     ]
     return TopicsImage({t.topic_id: t for t in topics}, {t.name: t for t in topics})

@@ -13,7 +13,7 @@ from spindle.coordinator.config import GroupCoordinatorConfig
 from spindle.metadata.cluster import BrokerRegistration, ClusterImage
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
-from spindle.metadata.topics import TopicImage, TopicsImage
+from spindle.metadata.topics import TopicImage, TopicsImage, count_partitions
 from spindle.protocol.records.batch import batches, patch_offset_and_epoch
 from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
@@ -70,7 +70,8 @@ class MemoryLog:
 
 def topic(name: str, topic_id: bytes, partitions: int, leader: int = 1) -> TopicImage:
     registration = PartitionRegistration((1,), (bytes(16),), (1,), (), (), (), (), leader, 0, 0, 0)
-    return TopicImage(name, topic_id, dict.fromkeys(range(partitions), registration))
+    counts = count_partitions([registration] * partitions)
+    return TopicImage(name, topic_id, dict.fromkeys(range(partitions), registration), counts)
 
 
 def image_of(*topics: TopicImage, is_fenced: bool = False) -> MetadataImage:

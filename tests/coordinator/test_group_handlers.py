@@ -443,16 +443,16 @@ async def test_fetch_of_every_version(version: int) -> None:
         broker, committed_offsets.handle_offset_fetch, version, fetch_request(version)
     )
     topics: Any = response.topics if version < 8 else response.groups[0].topics
-    result = {
+    offsets = {
         (topic.name or topic.topic_id, p.partition_index): (p.committed_offset, p.error_code)
         for topic in topics
         for p in topic.partitions
     }
     if version < 10:
-        assert result == {("t", 0): (7, 0), ("t", 1): (-1, 0), ("gone", 0): (-1, 0)}
+        assert offsets == {("t", 0): (7, 0), ("t", 1): (-1, 0), ("gone", 0): (-1, 0)}
     else:
         unknown = ErrorCode.UNKNOWN_TOPIC_ID
-        assert result == {(ID_T, 0): (7, 0), (ID_T, 1): (-1, 0), (ID_GONE, 0): (-1, unknown)}
+        assert offsets == {(ID_T, 0): (7, 0), (ID_T, 1): (-1, 0), (ID_GONE, 0): (-1, unknown)}
     broker.groups.close()
 
 

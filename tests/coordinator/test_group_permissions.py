@@ -64,9 +64,9 @@ async def test_offsets_are_committed_only_for_topics_that_the_client_may_read() 
 async def test_offsets_of_hidden_topics_are_refused_by_name_and_left_out_of_all() -> None:
     broker = await guarded((Operation.DESCRIBE, "g"), (Operation.DESCRIBE, "t"))
     named = await fetched(broker, "t", "u")
-    result = {t.name: t.partitions[0] for t in named.topics}
-    assert (result["t"].error_code, result["t"].committed_offset) == (ErrorCode.NONE, 1)
-    assert (result["u"].error_code, result["u"].committed_offset) == (TOPIC_DENIED, -1)
+    by_topic = {t.name: t.partitions[0] for t in named.topics}
+    assert (by_topic["t"].error_code, by_topic["t"].committed_offset) == (ErrorCode.NONE, 1)
+    assert (by_topic["u"].error_code, by_topic["u"].committed_offset) == (TOPIC_DENIED, -1)
     assert [t.name for t in (await fetched(broker)).topics] == ["t"]
     broker.authorizer = Rights((Operation.DESCRIBE, "t"))
     assert (await fetched(broker, "t")).error_code == GROUP_DENIED

@@ -670,8 +670,8 @@ async def test_deletion_of_a_large_group_takes_several_batches() -> None:
         await broker.groups.commit_offsets(request, CLIENT)
     at = partition_of(GROUP)
     done = len(broker.log.batches[at])
-    (result,) = await broker.groups.delete_groups([GROUP])
-    assert result.error_code == ErrorCode.NONE
+    (deleted,) = await broker.groups.delete_groups([GROUP])
+    assert deleted.error_code == ErrorCode.NONE
     batches = broker.log.batches[at][done:]
     assert len(batches) > 1
     assert max(len(batch) for batch in batches) <= limit

@@ -265,8 +265,8 @@ async def test_metrics_follow_markers_on_their_way() -> None:
 
         async def now(**expected: float) -> None:
             states = await count_transactions(broker.transactions)
-            result = values(transaction_metrics(broker.transactions, states))
-            assert {name: result[name.replace("__", " ")] for name in expected} == expected
+            metrics = values(transaction_metrics(broker.transactions, states))
+            assert {name: metrics[name.replace("__", " ")] for name in expected} == expected
 
         producer = await broker.begin()
         await now(

@@ -59,8 +59,8 @@ async def load(log: MemoryLog) -> ShardDriver[GroupShard]:
 def offsets(shard: GroupShard) -> dict[int, bool]:
     """Return the partitions with an offset; the value is True if it is still pending."""
     shard.check()
-    result = {at.partition: False for at in shard.offsets.of_group("g")}
-    return result | {at.partition: True for at in shard.offsets.open_partitions("g")}
+    committed = {at.partition: False for at in shard.offsets.of_group("g")}
+    return committed | {at.partition: True for at in shard.offsets.open_partitions("g")}
 
 
 def headers(log: MemoryLog) -> list[BatchHeader]:
@@ -94,11 +94,11 @@ async def test_batches_carry_the_producer_and_the_marker() -> None:
         await driver.submit(operation(OF_SEVEN, 0))
         await driver.submit(operation(COMMIT_OF_SEVEN))
         await driver.submit(operation(None, 0))
-        result = [
+        fields = [
             (h.producer_id, h.producer_epoch, h.base_sequence, h.is_transactional, h.is_control)
             for h in headers(log)
         ]
-        assert result == [(7, 3, 0, True, False), (7, 3, -1, True, True), (-1, -1, 0, False, False)]
+        assert fields == [(7, 3, 0, True, False), (7, 3, -1, True, True), (-1, -1, 0, False, False)]
 
 
 async def test_only_writes_of_one_transaction_share_a_batch() -> None:

@@ -217,9 +217,9 @@ class TransactionScenario:
 
     @property
     def id(self) -> TransactionalId:
-        result = self.shard.ids.find(TX)
-        assert result is not None
-        return result
+        transactional_id = self.shard.ids.find(TX)
+        assert transactional_id is not None
+        return transactional_id
 
     @property
     def metadata(self) -> TransactionMetadata:

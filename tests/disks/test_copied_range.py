@@ -15,7 +15,7 @@ def written(*parts: FileSpan) -> CopiedRange:
 
 
 def disk() -> tuple[MemoryFileSystem, CopiedRange]:
-    """Return a disk with two segments, and the stretch that was copied to both."""
+    """Return a disk with two segments, and the range that was copied to both."""
     files = MemoryFileSystem()
     files.make_directories("/d")
     for path, data in (("/d/0.log", b"before" + FIRST), ("/d/9.log", SECOND + b"after")):
@@ -25,36 +25,36 @@ def disk() -> tuple[MemoryFileSystem, CopiedRange]:
 
 
 def test_copied_bytes_are_synced_and_read_back() -> None:
-    files, stretch = disk()
-    assert stretch.size_bytes == len(FIRST) + len(SECOND)
-    assert read_back(files, stretch) == stretch.crc
+    files, copied = disk()
+    assert copied.size_bytes == len(FIRST) + len(SECOND)
+    assert read_back(files, copied) == copied.crc
     files.sync_directory("/")
     files.sync_directory("/d")
     files.crash()
-    assert read_back(files, stretch) == stretch.crc
+    assert read_back(files, copied) == copied.crc
 
 
 @pytest.mark.parametrize(("path", "position"), [("/d/0.log", 6), ("/d/9.log", len(SECOND) - 1)])
 def test_a_flipped_bit_changes_the_checksum(path: str, position: int) -> None:
-    files, stretch = disk()
+    files, copied = disk()
     file = files.open(path)
     file.pwrite(bytes([file.pread(1, position)[0] ^ 1]), position)
-    assert read_back(files, stretch) not in (stretch.crc, None)
+    assert read_back(files, copied) not in (copied.crc, None)
 
 
 def test_a_file_that_is_gone_or_too_short_has_no_checksum() -> None:
-    files, stretch = disk()
+    files, copied = disk()
     files.open("/d/9.log").truncate(3)
-    assert read_back(files, stretch) is None
+    assert read_back(files, copied) is None
     files.remove("/d/0.log")
-    assert read_back(files, stretch) is None
+    assert read_back(files, copied) is None
 
 
 def test_an_error_of_the_disk_goes_to_the_caller() -> None:
-    files, stretch = disk()
+    files, copied = disk()
     files.faults.append(Fault("9.log", "sync"))
     with pytest.raises(OSError, match=r"9\.log"):
-        read_back(files, stretch)
+        read_back(files, copied)
 
 
 def test_ranges_that_follow_each_other_in_a_file_are_one() -> None:
@@ -73,5 +73,5 @@ def test_a_real_file_is_read_again_after_the_system_has_forgotten_it(tmp_path: o
     file = OsFileSystem().open(path, create=True)
     file.pwrite(FIRST, 0)
     file.close()
-    stretch = CopiedRange(0, 9, crc32c(FIRST), (FileSpan(path, 0, len(FIRST)),), 0)
-    assert read_back(OsFileSystem(), stretch) == stretch.crc
+    copied = CopiedRange(0, 9, crc32c(FIRST), (FileSpan(path, 0, len(FIRST)),), 0)
+    assert read_back(OsFileSystem(), copied) == copied.crc

@@ -29,9 +29,9 @@ FULL = Cordon(CordonCause.WATERMARK)
 def test_the_dynamic_value_counts_before_the_property_file(
     dynamic: str | None, cordoned: list[str]
 ) -> None:
-    result = read_cordons(PATHS, entries_in_force(["/c"], dynamic), (), ())
-    assert list(result) == cordoned
-    assert all(cordons == [CONFIGURED] for cordons in result.values())
+    reasons = read_cordons(PATHS, entries_in_force(["/c"], dynamic), (), ())
+    assert list(reasons) == cordoned
+    assert all(cordons == [CONFIGURED] for cordons in reasons.values())
 
 
 @pytest.mark.parametrize("form", ["plain", "slash", "dots", "relative", "link", "link-in-log-dirs"])

@@ -95,26 +95,26 @@ def test_without_a_checkpoint_of_all_logs_any_log_may_be_missing(
     directory = opened(files)
     create(directory, A0, B0, count=0)
     directory.close(1)
-    assert not loaded(files).may_lack(A1)
+    assert not loaded(files).may_lack(A1, IDS["a"])
     path = f"{ROOT}/{lost}-checkpoint"
     files.remove(path)
     if content is not None:
         files.write_atomically(path, content)
     for _ in range(2):  # a start that ends before it knows the metadata settles nothing
         again = loaded(files)
-        assert again.may_lack(A1)
+        assert again.may_lack(A1, IDS["a"])
         again.close(1)
     again = loaded(files)
     again.settle_missing({A1})
-    assert again.may_lack(A1)
-    assert not again.may_lack(B0), "a later topic"
+    assert again.may_lack(A1, IDS["a"])
+    assert not again.may_lack(B0, IDS["b.c-d"]), "a later topic"
     again.close(1)
     again = loaded(files)
-    assert again.may_lack(A1), "the next start has to know it as well"
+    assert again.may_lack(A1, IDS["a"]), "the next start has to know it as well"
     create(again, A1)
     again.settle_missing(())
     again.close(1)
-    assert not loaded(files).may_lack(A1)
+    assert not loaded(files).may_lack(A1, IDS["a"])
 
 
 def test_the_entries_of_a_missing_log_that_no_replica_needs_are_dropped() -> None:
@@ -134,10 +134,8 @@ def test_a_new_partition_has_kafkas_files() -> None:
     log = directory.create(A0, IDS["a"], LogConfig(), NOW_MS)
     directory.new_epochs.begin([(log, 0)])
     directory.new_epochs.store_all()
-    result = {
-        name: files.size(f"{ROOT}/a-0/{name}") for name in files.list_directory(f"{ROOT}/a-0")
-    }
-    assert result == {
+    sizes = {name: files.size(f"{ROOT}/a-0/{name}") for name in files.list_directory(f"{ROOT}/a-0")}
+    assert sizes == {
         "00000000000000000000.index": 10485760,
         "00000000000000000000.log": 0,
         "00000000000000000000.timeindex": 10485756,
@@ -354,7 +352,7 @@ class TestDeletion:
         with monkeypatch.context() as patch:
             patch.setattr(directory_store, "create_log", killed)
             with pytest.raises(KeyboardInterrupt):
-                directory.begin_anew(log, UNIQUE, NOW_MS)
+                directory.replace_with_empty(log, UNIQUE, NOW_MS)
         again = opened(files)
         (deleted,) = again.deleted_at_start
         assert again.restore(deleted, A0, CONFIG, NOW_MS).log_start_offset == 2
@@ -707,3 +705,75 @@ def test_a_log_that_was_renamed_is_not_missing_after_a_kill(goes: str) -> None:
         directory.mark_stray(directory.logs[A0], UNIQUE)
         directory.forget_renamed()
     assert opened(files).missing_at_start == set()
+
+
+LATER = b"l" * 16
+"""The id of a later topic with the name of the first one."""
+
+
+def with_deleted_log_of_an_earlier_topic(files: MemoryFileSystem) -> None:
+    """Leave a `-delete` directory, and checkpoint entries of a later log, which has vanished."""
+    directory = opened(files)
+    create(directory, A0, count=2)
+    directory.delete_logs([directory.logs[A0]], lambda: UNIQUE, NOW_MS)
+    log = directory.create(A0, LATER, CONFIG, NOW_MS)
+    for _ in range(3):
+        append(log, "x")
+    directory.close(1)
+    files.remove_tree(f"{ROOT}/a-0")
+
+
+def test_a_log_is_missing_although_that_of_an_earlier_topic_of_its_name_is_not_removed_yet() -> (
+    None
+):
+    files = MemoryFileSystem()
+    with_deleted_log_of_an_earlier_topic(files)
+    again = loaded(files)
+    assert again.may_lack(A0, LATER)
+    again.settle_missing({A0})
+    again.remove_deleted(again.deleted_at_start[0], NOW_MS)
+    again.delete_expired(NOW_MS + 1)
+    again.close(1)
+    assert loaded(files).may_lack(A0, LATER), "the evidence outlives the -delete directory"
+
+
+def test_entries_that_nobody_needs_are_dropped_beside_a_deleted_log() -> None:
+    files = MemoryFileSystem()
+    with_deleted_log_of_an_earlier_topic(files)
+    again = loaded(files)
+    again.settle_missing((), undecided={A0})
+    assert again.may_lack(A0, LATER), "its replica is busy"
+    again.settle_missing(())
+    assert not again.may_lack(A0, LATER)
+    again.close(1)
+    assert not loaded(files).may_lack(A0, LATER)
+
+
+def test_a_copy_of_the_same_topic_explains_entries_up_to_its_end_only() -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0, count=5)
+    directory.rename_to_replaced(directory.logs[A0], f"/other/a-0.{'0' * 32}-future")
+    directory.close(1)
+    assert not loaded(files).may_lack(A0, IDS["a"])
+    write_offset_checkpoint(files, f"{ROOT}/replication-offset-checkpoint", {A0: 6})
+    assert loaded(files).may_lack(A0, IDS["a"])
+
+
+def test_a_log_leaves_the_checkpoints_before_its_directory_is_renamed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0, count=5)
+    directory.logs[A0].flush()
+    directory.checkpoint_recovery_points()
+    assert offsets(files, "recovery-point-offset-checkpoint") == {A0: 5}
+    monkeypatch.setattr(files, "rename", raise_full)
+    with pytest.raises(OSError, match="full"):
+        directory.delete_logs([directory.logs[A0]], lambda: UNIQUE, NOW_MS)
+    assert offsets(files, "recovery-point-offset-checkpoint") == {}
+
+
+def raise_full(*_: object) -> None:
+    raise OSError(28, "full")

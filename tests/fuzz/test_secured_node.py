@@ -77,8 +77,8 @@ async def test_nobody_without_a_right_sees_or_changes_anything(
 @pytest.mark.full
 def test_a_node_without_an_authorizer_is_found(start_secured: StartSecured) -> None:
     node = start_secured(authorizer_class_name="")
-    result = finding(node)
-    assert "an answer shows" in result or "as the stranger gave" in result
+    text = finding(node)
+    assert "an answer shows" in text or "as the stranger gave" in text
 
 
 @pytest.mark.full
@@ -95,8 +95,8 @@ def test_a_node_without_an_authorizer_is_found(start_secured: StartSecured) -> N
 def test_a_right_of_the_stranger_is_found(start_secured: StartSecured, right: Right) -> None:
     node = start_secured()
     as_admin(node, lambda admin: grant(admin, STRANGER, [right]))
-    result = finding(node)
-    assert "an answer shows" in result or "as the stranger gave" in result
+    text = finding(node)
+    assert "an answer shows" in text or "as the stranger gave" in text
 
 
 def changes() -> dict[str, Message]:

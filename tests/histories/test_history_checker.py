@@ -75,11 +75,11 @@ BY_HAND: dict[str, tuple[ClientHistory, FaultKind | None]] = {
         of(RecordSent(A, "t"), Acknowledged(A, P, 0), p={0: A}, q={0: A}),
         FaultKind.DUPLICATED,
     ),
-    "a record without its sending": (
+    "a record that was never sent": (
         of(RecordSent(A, "t"), p={0: A, 1: C}),
         FaultKind.PHANTOM,
     ),
-    "a producer that does not tell what it sends": (
+    "a producer whose sent records are unknown": (
         of(Acknowledged(A, P, 0), p={0: A, 1: B}),
         None,
     ),
@@ -159,7 +159,7 @@ BY_HAND: dict[str, tuple[ClientHistory, FaultKind | None]] = {
         ),
         None,
     ),
-    "both sendings are visible after an abort": (
+    "both sent records are visible after an abort": (
         of(
             RecordSent(A, "t", "x"),
             TransactionEnded("x", False),

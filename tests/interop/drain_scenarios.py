@@ -35,8 +35,10 @@ def drained_cluster(folder: Path, programs: Sequence[str]) -> Iterator[DrainedCl
 
 def _fullest(drained: DrainedCluster, *, without: str = "") -> str:
     """Return the directory of broker 2 that has the most replicas."""
-    result = drained.held(2)
-    return max(set(result) - {without}, key=lambda path: (len(result[path]), path))
+    replicas_by_path = drained.held(2)
+    return max(
+        set(replicas_by_path) - {without}, key=lambda path: (len(replicas_by_path[path]), path)
+    )
 
 
 def kill_the_drain_and_a_broker(drained: DrainedCluster) -> None:

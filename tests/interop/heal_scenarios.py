@@ -106,10 +106,10 @@ def _is_assigned(drained: DrainedCluster, tools: JavaTools) -> bool:
     Only then does it elect other leaders for them when the disk dies.
     """
     node = drained.cluster.seats[2]
-    result = directories(tools, node).replicas
+    replicas = directories(tools, node).replicas
     disk = directory_id(node, node.log_dirs.index(drained.disks[2].path))
     held = drained.held(2)[str(drained.disks[2].path)]
-    known = {f"{topic}-{number}" for (topic, number), at in result.items() if at.get(2) == disk}
+    known = {f"{topic}-{number}" for (topic, number), at in replicas.items() if at.get(2) == disk}
     return held == {name for name in known if name.startswith(f"{TOPIC}-")}
 
 

@@ -75,9 +75,9 @@ def compare(
     expected = rows(frames["kafka"])
     answer: dict[str, object] = {"kafka": len(expected)}
     for source in ("spindle", "spindle-segments"):
-        result = rows(frames[source])
-        differences = [pair for pair in zip(expected, result, strict=False) if pair[0] != pair[1]]
-        answer[source] = len(result)
+        actual = rows(frames[source])
+        differences = [pair for pair in zip(expected, actual, strict=False) if pair[0] != pair[1]]
+        answer[source] = len(actual)
         answer[f"{source} differs"] = differences[:1]
         answer[f"{source} schema"] = frames[source].schema.simpleString()
     answer["kafka schema"] = frames["kafka"].schema.simpleString()

@@ -51,16 +51,16 @@ def values(frame: DataFrame) -> list[str]:
 
 
 def streamed(spark: SparkSession, options: dict[str, str], folder: Path) -> list[str]:
-    result: list[str] = []
+    received: list[str] = []
     frame = spark.readStream.format("spindle").options(**options).load()
     query = (
-        frame.writeStream.foreachBatch(lambda batch, _: result.extend(values(batch)))
+        frame.writeStream.foreachBatch(lambda batch, _: received.extend(values(batch)))
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
-    return sorted(result)
+    return sorted(received)
 
 
 def refusal(spark: SparkSession, options: dict[str, str]) -> str:

@@ -66,12 +66,12 @@ class Stage:
         batches: Batches = []
 
         def keep(rows: DataFrame, _: int) -> None:
-            result = rows.selectExpr(
+            kept = rows.selectExpr(
                 "topic", "partition", "offset", "cast(value as string)", "cast(timestamp as long)",
                 "timestampType", "cast(headers[0].value as string)",
             ).collect()  # fmt: skip
-            if result:
-                batches.append(sorted(list(row) for row in result))
+            if kept:
+                batches.append(sorted(list(row) for row in kept))
 
         output = self.frame(source, **options).writeStream.foreachBatch(keep)
         output = output.option("checkpointLocation", str(self.folder / checkpoint))

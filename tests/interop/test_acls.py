@@ -96,8 +96,8 @@ def test_the_tools_print_the_same_lines(pair: Pair, home: Path, kind: str) -> No
     node = pair.candidate if kind.endswith("spindle") else pair.reference
     prefix = kind.replace(" ", "-")
     theirs = answers(pair.java_tools.run, pair.reference, f"by-java-{prefix}")
-    result = answers(tool, node, prefix)
-    assert theirs == result, difference(theirs, result)
+    actual = answers(tool, node, prefix)
+    assert theirs == actual, difference(theirs, actual)
 
 
 def test_the_controller_allows_what_the_acls_allow(pair: Pair) -> None:
@@ -112,7 +112,7 @@ def test_the_controller_allows_what_the_acls_allow(pair: Pair) -> None:
             texts = [re.sub(r"^\[.*?\] ", "", line) for line in lines]
             return answer["exit"], [t for t in texts if t and not t.startswith("\tat ")]
 
-        result = [
+        answers_of_tool = [
             tool("topics", "--create", "--topic", name, "--partitions", "1")
             for name in ("old", "grown")
         ]
@@ -122,13 +122,13 @@ def test_the_controller_allows_what_the_acls_allow(pair: Pair) -> None:
         for operation in ("Alter", "AlterConfigs"):
             tool("acls", "--add", *deny, "--operation", operation, "--topic", "grown")
         change = ("--entity-type", "topics", "--entity-name", "grown", "--alter")
-        result += [
+        answers_of_tool += [
             tool("topics", "--create", "--topic", "new", "--partitions", "1"),
             tool("topics", "--delete", "--topic", "old"),
             tool("topics", "--alter", "--topic", "grown", "--partitions", "3"),
             tool("configs", *change, "--add-config", "retention.ms=5000"),
         ]
-        return result
+        return answers_of_tool
 
     codes = [code for code, _ in pair.compare(script)]
     # The right to delete on the cluster is one for all topics.
@@ -189,11 +189,11 @@ def test_controllers_answer_requests_about_acls_too(pair: Pair) -> None:
         where = ("--bootstrap-controller", node.controller)
         group = ("--group", "by-controller", "--resource-pattern-type", "prefixed")
         words = ("--add", "--allow-principal", "User:c", "--operation", "Read", *group)
-        result = [tool_answer(pair.java_tools.run("acls", *where, *words))]
-        result += [
+        answers_of_tool = [tool_answer(pair.java_tools.run("acls", *where, *words))]
+        answers_of_tool += [
             tool_answer(pair.java_tools.run("acls", *where, *command, *group))
             for command in (("--list",), ("--remove", "--force"), ("--list",))
         ]
-        return result
+        return answers_of_tool
 
     assert "User:c" in str(pair.compare(script)[1])

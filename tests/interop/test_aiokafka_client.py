@@ -45,11 +45,11 @@ async def read(node: Node, topic: str, count: int) -> list[Answer]:
         place = TopicPartition(topic, 0)
         consumer.assign([place])
         await consumer.seek_to_beginning(place)
-        result: list[Answer] = []
-        while len(result) < count:
+        records: list[Answer] = []
+        while len(records) < count:
             one = await consumer.getone()
-            result.append([one.offset, *seen(one.key, one.value, one.headers, one.timestamp)])
-        return result
+            records.append([one.offset, *seen(one.key, one.value, one.headers, one.timestamp)])
+        return records
     finally:
         await consumer.stop()
 
@@ -131,12 +131,12 @@ def test_offsets_by_time(pair: Pair) -> None:
         await consumer.start()
         try:
             place = TopicPartition("aio-times", 0)
-            result = [
+            offsets = [
                 await consumer.offsets_for_times({place: FIRST_TIMESTAMP_MS + step})
                 for step in (-99_999, 0, 7_000, 99_999)
             ]
             ends = [await consumer.beginning_offsets([place]), await consumer.end_offsets([place])]
-            return repr([result, ends])
+            return repr([offsets, ends])
         finally:
             await consumer.stop()
 

@@ -49,12 +49,12 @@ def node(
     request: pytest.FixtureRequest, tmp_path: Path, candidate_class: type[Node]
 ) -> Iterator[Node]:
     node_class = candidate_class if request.param == "candidate" else KafkaNode
-    result = node_class(tmp_path / "node", overrides=dict(OVERRIDES))
+    started = node_class(tmp_path / "node", overrides=dict(OVERRIDES))
     try:
-        with result:
-            yield result
+        with started:
+            yield started
     finally:
-        result.remove()
+        started.remove()
 
 
 class Traffic(threading.Thread):

@@ -1,5 +1,10 @@
 """The C programs of the benchmarks: the floor keeps what the load client sends."""
 
+import json
+import socketserver
+import struct
+import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from benchmarks import native_client
+from benchmarks.compiled import compiled
 from benchmarks.floor import Floor
 
 pytestmark = pytest.mark.timeout(60)
@@ -67,3 +73,43 @@ def test_the_load_client_has_its_three_modes(floor: Floor) -> None:
 def test_a_client_that_fails_is_reported(floor: Floor) -> None:
     with pytest.raises(RuntimeError, match=r"consume on any: .*unknown\.key"):
         native_client.run("consume", floor.bootstrap, "any", 1, 0, unknown_key=1)
+
+
+_FRAMES = b"".join(struct.pack(">i", len(name)) + name for name in (b"one", b"three"))
+_ERROR_AT = 4
+
+
+class _Answers(socketserver.BaseRequestHandler):
+    """Answers every frame with error code 0, but `three` with `code`."""
+
+    code = 0
+
+    def handle(self) -> None:
+        while size := self.request.recv(4):
+            request = self.request.recv(struct.unpack(">i", size)[0])
+            code = self.code if request == b"three" else 0
+            self.request.sendall(struct.pack(">iih", 6, 1, code))
+
+
+@pytest.mark.parametrize(("code", "returned"), [(0, 0), (3, 1)])
+def test_many_connections_ask_in_turn_until_an_error(
+    code: int, returned: int, tmp_path: Path
+) -> None:
+    (tmp_path / "frames").write_bytes(_FRAMES)
+    answers = type("Answers", (_Answers,), {"code": code})
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), answers) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        words = [server.server_address[1], 10, tmp_path / "frames", _ERROR_AT, 20, 100]
+        done = subprocess.run(
+            [str(compiled("connections")), *map(str, words)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        server.shutdown()
+    assert done.returncode == returned
+    if code:
+        assert done.stderr == "connections: error code 3\n"
+    else:
+        assert json.loads(done.stdout)["seconds"] > 0

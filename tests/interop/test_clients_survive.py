@@ -130,12 +130,12 @@ def kafka_python_reads(subject: Subject) -> None:
     )
     while subject.is_reading:
         try:
-            result = consumer.poll(timeout_ms=100)
+            polled = consumer.poll(timeout_ms=100)
         except KafkaPythonError as error:
             if not getattr(error, "retriable", False):
                 raise
             continue
-        for where, records in result.items():
+        for where, records in polled.items():
             subject.read[where.partition] += [int(record.value) for record in records]
     consumer.close()
 

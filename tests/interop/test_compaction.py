@@ -184,8 +184,8 @@ def test_both_leave_the_same_batches_and_continue_with_the_others(
         assert content(by_spindle.log_dirs[0]) == content(by_kafka.log_dirs[0])
         assert aborted(by_spindle.log_dirs[0]) == aborted(by_kafka.log_dirs[0])
         for node in (by_kafka, by_spindle):
-            result = {key: value for _, key, value in read_all(node, "read_committed")}
-            assert result == committed
+            values = {key: value for _, key, value in read_all(node, "read_committed")}
+            assert values == committed
     finally:
         by_kafka.stop()
         by_spindle.stop()
@@ -203,9 +203,9 @@ def test_both_leave_the_same_batches_and_continue_with_the_others(
                 if number % 50 == 49:
                     assert producer.flush(LIMIT_S) == 0
             wait_until_clean(node)
-            result = {key: value for _, key, value in read_all(node, "read_committed")}
+            values = {key: value for _, key, value in read_all(node, "read_committed")}
             newer = {b"key-%d" % (n % 50): b"%d" % n * 400 for n in range(1500)}
-            assert result == committed | newer
+            assert values == committed | newer
             contents.append([(b[0], b[1], len(b[6])) for b in content(node.log_dirs[0])])
         assert contents[0] == contents[1]
     finally:

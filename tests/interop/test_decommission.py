@@ -49,10 +49,10 @@ def cordon(trio: Trio, broker: int, value: str | None) -> ToolResult:
 def directories(trio: Trio, broker: int) -> dict[str, list[str]]:
     """Return the replicas in each directory of a broker, as kafka-log-dirs shows them."""
     done = trio.run("log-dirs", "--describe", "--broker-list", str(broker)).check()
-    (result,) = json.loads(done.stdout.splitlines()[-1])["brokers"]
+    (described,) = json.loads(done.stdout.splitlines()[-1])["brokers"]
     return {
         log_dir["logDir"]: sorted(replica["partition"] for replica in log_dir["partitions"])
-        for log_dir in result["logDirs"]
+        for log_dir in described["logDirs"]
     }
 
 
@@ -90,14 +90,14 @@ def produce(trio: Trio, first: int) -> None:
 def consumed(trio: Trio, count: int) -> list[int]:
     consumer = Consumer({"bootstrap.servers": trio.bootstrap, "group.id": "check"})
     consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(6)])
-    result: list[int] = []
+    values: list[int] = []
     deadline = time.monotonic() + LIMIT_S
-    while len(result) < count and time.monotonic() < deadline:
+    while len(values) < count and time.monotonic() < deadline:
         for message in consumer.consume(500, 1.0):
             assert message.error() is None, message.error()
-            result.append(int(message.value() or b"-1"))
+            values.append(int(message.value() or b"-1"))
     consumer.close()
-    return sorted(result)
+    return sorted(values)
 
 
 def is_offline(trio: Trio, broker: int) -> bool:

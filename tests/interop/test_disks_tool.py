@@ -29,11 +29,11 @@ def test_kafka_and_spindle_are_listed_in_the_same_table(
 ) -> None:
     for node in (pair.reference, pair.candidate):
         create(node, "listed", 3)
-        result = rows(node, capsys)
-        assert [path for path, *_ in result] == sorted(map(str, node.log_dirs))
-        assert all(total_bytes > 0 for _, total_bytes, *_ in result)
-        assert sum(partitions for *_, partitions, _ in result) >= 3
-        assert sum(leaders for *_, leaders in result) >= 3
+        listed = rows(node, capsys)
+        assert [path for path, *_ in listed] == sorted(map(str, node.log_dirs))
+        assert all(total_bytes > 0 for _, total_bytes, *_ in listed)
+        assert sum(partitions for *_, partitions, _ in listed) >= 3
+        assert sum(leaders for *_, leaders in listed) >= 3
     table = said(capsys, "disks", "list", "-b", pair.reference.bootstrap).splitlines()
     assert table[1].split()[-2:] == ["-", "online"]
     assert table[-1].endswith("is not of Spindle: no directory ids, no reasons of failures.")

@@ -93,11 +93,11 @@ class Moving:
         batches."""
         folder = self.place(number) / f"{TOPIC}-0"
         epochs = (folder / "leader-epoch-checkpoint").read_text().splitlines()[2:]
-        result = []
+        stored = []
         for file in sorted(folder.glob("*.log")):
             data = file.read_bytes()
-            result += [(h.base_offset, h.leader_epoch, h.crc) for _, h in batches(data)]
-        return epochs, result
+            stored += [(h.base_offset, h.leader_epoch, h.crc) for _, h in batches(data)]
+        return epochs, stored
 
 
 def test_a_copy_has_the_epochs_of_elections_that_it_saw(

@@ -140,8 +140,8 @@ def test_a_cluster_is_balanced_as_predicted(
 
 def directory_of_most(trio: Trio, number: int) -> str:
     """Return the directory of a broker that has the most replicas."""
-    result = held(trio)
-    return max(map(str, trio.nodes[number].log_dirs), key=lambda path: len(result[path]))
+    replicas_by_path = held(trio)
+    return max(map(str, trio.nodes[number].log_dirs), key=lambda path: len(replicas_by_path[path]))
 
 
 def drain(trio: Trio, folder: Path, place: str, throttle: str) -> ExecutionProcess:
@@ -154,13 +154,13 @@ def drain(trio: Trio, folder: Path, place: str, throttle: str) -> ExecutionProce
 
 def traces(trio: Trio) -> str:
     """Return the dynamic settings of brokers and of the topic that a drain may leave behind."""
-    result = [
+    configs = [
         trio.run("configs", "--describe", "--entity-type", "topics", "--entity-name", TOPIC).stdout
     ]
     for number in trio.nodes:
         entity = ("--entity-type", "brokers", "--entity-name", str(number))
-        result.append(trio.run("configs", "--describe", *entity).stdout)
-    return "".join(result)
+        configs.append(trio.run("configs", "--describe", *entity).stdout)
+    return "".join(configs)
 
 
 def test_a_drain_that_is_interrupted_leaves_no_trace(trio: Trio, tmp_path: Path) -> None:

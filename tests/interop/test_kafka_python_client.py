@@ -43,15 +43,15 @@ def read(node: Node, topic: str, count: int) -> list[Answer]:
         place = TopicPartition(topic, 0)
         consumer.assign([place])
         consumer.seek_to_beginning(place)
-        result: list[Answer] = []
+        received: list[Answer] = []
         deadline = time.monotonic() + LIMIT_S
-        while len(result) < count and time.monotonic() < deadline:
+        while len(received) < count and time.monotonic() < deadline:
             for records in consumer.poll(timeout_ms=200).values():
-                result += [
+                received += [
                     [one.offset, *seen(one.key, one.value, one.headers, one.timestamp)]
                     for one in records
                 ]
-        return result
+        return received
     finally:
         consumer.close()
 

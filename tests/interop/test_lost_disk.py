@@ -35,7 +35,7 @@ def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[int, 
         (OTHER, SpindleNode, "broker"),
     ]
     cluster_id = random_uuid()
-    result: dict[int, Node] = {
+    started: dict[int, Node] = {
         number: kind(
             tmp_path / f"n{number}",
             directory_count=2,
@@ -47,14 +47,14 @@ def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[int, 
         for number, kind, role in kinds
     }
     try:
-        for node in result.values():
-            node.voters = (result[1],)
+        for node in started.values():
+            node.voters = (started[1],)
             node.write_properties()
             node.format()
             node.start(wait=False)
-        yield result
+        yield started
     finally:
-        for node in result.values():
+        for node in started.values():
             node.remove()
 
 

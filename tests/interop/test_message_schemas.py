@@ -174,14 +174,14 @@ def test_every_message_of_kafka_has_a_class(release: str) -> None:
 @pytest.mark.parametrize("release", RELEASES)
 def test_every_field_is_that_of_kafka(release: str, kind: str) -> None:
     compared = 0
-    result: list[str] = []
+    different: list[str] = []
     for name, schema in schemas(release).items():
         group = schema["type"] if schema["type"] in ("request", "response") else "other"
         if group == kind and name in classes() and not WITHOUT_CLASS.fullmatch(name):
             compared += 1
-            result += differences(schema, classes()[name], is_newest=release == RELEASE)
+            different += differences(schema, classes()[name], is_newest=release == RELEASE)
     assert compared > 20
-    assert set(result) - (ADDED if release == OLDER_RELEASE else set()) == set()
+    assert set(different) - (ADDED if release == OLDER_RELEASE else set()) == set()
 
 
 def test_every_api_has_the_key_versions_and_listeners_of_kafka() -> None:

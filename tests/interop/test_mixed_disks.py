@@ -212,8 +212,10 @@ def _places(view: Directories, topic: str, partitions: int, broker: Node) -> lis
         for index, path in enumerate(broker.log_dirs)
         if (path / "meta.properties").exists()
     ]
-    result = [view.replicas.get((topic, n), {}).get(broker.node_id, "") for n in range(partitions)]
-    return [ids.index(name) if name in ids else None for name in result]
+    directory_ids = [
+        view.replicas.get((topic, n), {}).get(broker.node_id, "") for n in range(partitions)
+    ]
+    return [ids.index(name) if name in ids else None for name in directory_ids]
 
 
 def _until_done(

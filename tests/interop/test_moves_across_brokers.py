@@ -131,8 +131,8 @@ def test_a_replica_on_another_broker_moves_on_into_a_directory_named_later(
         answers = [plan.answer("--execute"), plan.until_complete()]
         after = places(trio)
         for (replicas, log_dirs), partition in zip(rows, ("r-0", "r-1"), strict=True):
-            result = [str(after[partition, broker]) for broker in replicas]
-            assert result == log_dirs, (partition, result)
+            moved = [str(after[partition, broker]) for broker in replicas]
+            assert moved == log_dirs, (partition, moved)
         return answers
 
     clusters.compare(script)

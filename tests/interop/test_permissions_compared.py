@@ -99,17 +99,17 @@ def _metadata_error(wire: Wire) -> int:
 @pytest.fixture(scope="module")
 def versions(module_pair: Pair) -> dict[str, range]:
     """Return the first and the last version that both nodes advertise, by API name."""
-    result = []
+    by_node = []
     for node in (module_pair.reference, module_pair.candidate):
         wire = Wire(node, ADMINISTRATOR)
         answer = wire.ask("api_versions", 0, {})
         wire.close()
-        result.append({one.api_key: (one.min_version, one.max_version) for one in answer.api_keys})
+        by_node.append({one.api_key: (one.min_version, one.max_version) for one in answer.api_keys})
     both = {}
     for name, key in KEYS.items():
-        if key in result[0] and key in result[1]:
-            first = max(result[0][key][0], result[1][key][0])
-            last = min(result[0][key][1], result[1][key][1])
+        if key in by_node[0] and key in by_node[1]:
+            first = max(by_node[0][key][0], by_node[1][key][0])
+            last = min(by_node[0][key][1], by_node[1][key][1])
             both[name] = range(first, last + 1, max(last - first, 1))
     return both
 

@@ -145,18 +145,18 @@ def receive(connection: socket.socket) -> bytes | None:
 def played(node: Node, listener: str, frames: list[Frame]) -> list[object]:
     """Return what a node answers to each frame, up to the end of the connection."""
     host, port = node.secure_bootstrap(listener).split(":")
-    result: list[object] = []
+    seen: list[object] = []
     with socket.create_connection((host, int(port)), LIMIT_S) as connection:
         for frame in frames:
             try:
                 connection.sendall(pack(">i", len(frame.content)) + frame.content)
             except ConnectionError:
-                return [*result, "closed"]
+                return [*seen, "closed"]
             answer = receive(connection)
             if answer is None:
-                return [*result, "closed"]
-            result.append(shown(frame, answer))
-    return result
+                return [*seen, "closed"]
+            seen.append(shown(frame, answer))
+    return seen
 
 
 def shown(frame: Frame, answer: bytes) -> object:

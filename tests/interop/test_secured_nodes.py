@@ -211,9 +211,9 @@ def read_committed(bootstrap: str, topic: str, count: int) -> None:
     places = {TopicPartition(topic, partition): 0 for partition in range(PARTITIONS)}
     with WireClient(client_settings({"bootstrap.servers": bootstrap})) as client:
         reader = Reader(client, places, isolation_level=READ_COMMITTED)
-        result = 0
-        while result < count:
-            result += len(reader.poll())
+        received = 0
+        while received < count:
+            received += len(reader.poll())
 
 
 def test_a_cluster_is_secured_while_it_serves(tmp_path: Path) -> None:

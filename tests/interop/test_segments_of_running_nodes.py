@@ -63,12 +63,12 @@ def node(
 ) -> Iterator[Node]:
     folder = tmp_path_factory.mktemp("segments")
     node_class = candidate_class if request.param == "candidate" else KafkaNode
-    result = node_class(folder / "node", overrides=dict(OVERRIDES))
+    started = node_class(folder / "node", overrides=dict(OVERRIDES))
     try:
-        with result:
-            yield result
+        with started:
+            yield started
     finally:
-        result.remove()
+        started.remove()
 
 
 def given(node: Node, topic: str, **extra: str) -> dict[str, str]:
@@ -142,11 +142,11 @@ def test_a_partition_whose_directory_is_elsewhere_is_read_through_the_broker(nod
     try:
         # The tasks are on a machine that has other log directories at these paths, or none.
         settings_here = settings_elsewhere(options)
-        result = offsets(batch for task in tasks for batch in read_ranges(task, settings_here))
+        read = offsets(batch for task in tasks for batch in read_ranges(task, settings_here))
     finally:
         for directory in node.log_dirs:
             (directory / "hidden").rename(directory / "meta.properties")
-    assert result == list(range(2000))
+    assert read == list(range(2000))
 
 
 def settings_elsewhere(options: SegmentOptions) -> ReadSettings:

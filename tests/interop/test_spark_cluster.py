@@ -119,10 +119,10 @@ def play(node: Node, master: str, folder: Path, speculation: Sequence[str]) -> d
 
 def offsets_by_partition(table: Path) -> dict[int, list[int]]:
     rows = DeltaTable(str(table)).to_pyarrow_table(columns=["partition", "offset"])
-    result: dict[int, list[int]] = {}
+    by_partition: dict[int, list[int]] = {}
     for partition, offset in zip(*rows.to_pydict().values(), strict=True):
-        result.setdefault(partition, []).append(offset)
-    return {partition: sorted(offsets) for partition, offsets in result.items()}
+        by_partition.setdefault(partition, []).append(offset)
+    return {partition: sorted(offsets) for partition, offsets in by_partition.items()}
 
 
 def was_in_the_middle(job: dict[str, Any]) -> bool:

@@ -96,10 +96,10 @@ def test_a_repeated_batch_has_the_same_rows(scenes: Answer) -> None:
 
 
 def test_a_topic_that_was_created_again_is_not_taken_for_the_first(scenes: Answer) -> None:
-    result = scenes["created_again"]
-    assert result["first"] == 40
-    assert "topic 'reborn' was deleted and created again" in result["refusal"]
-    assert result["left"] == [f"value {n}" for n in range(1000, 1060)]
+    scene = scenes["created_again"]
+    assert scene["first"] == 40
+    assert "topic 'reborn' was deleted and created again" in scene["refusal"]
+    assert scene["left"] == [f"value {n}" for n in range(1000, 1060)]
 
 
 def test_offsets_of_finished_batches_are_committed_to_a_group(scenes: Answer) -> None:

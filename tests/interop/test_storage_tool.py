@@ -39,8 +39,8 @@ def set_property(node: Node, number: int, key: str, value: str | None) -> None:
 
 def property_of(node: Node, number: int, key: str) -> str:
     lines = (node.log_dirs[number] / "meta.properties").read_text().splitlines()
-    (result,) = [line.partition("=")[2] for line in lines if line.startswith(f"{key}=")]
-    return result
+    (value,) = [line.partition("=")[2] for line in lines if line.startswith(f"{key}=")]
+    return value
 
 
 def nothing(_: Node) -> None:

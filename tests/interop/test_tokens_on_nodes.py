@@ -133,10 +133,10 @@ def librdkafka(node: SpindleNode, token: str) -> list[str]:
     producer.produce("written", b"x", partition=0)
     deadline = time.monotonic() + LIMIT_S
     while producer.flush(0.1) and time.monotonic() < deadline:
-        result = [str(f) for f in failures if f.code() == KafkaError._AUTHENTICATION]
-        if result:
+        refusals = [str(f) for f in failures if f.code() == KafkaError._AUTHENTICATION]
+        if refusals:
             producer.purge()
-            return result
+            return refusals
     assert len(producer) == 0
     return []
 

@@ -148,11 +148,11 @@ def disks(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[dict[str, FailingDisk]]:
     folder = tmp_path_factory.mktemp("disks")
-    result = {name: FailingDisk(folder / name) for name in ("reference", "candidate")}
+    made = {name: FailingDisk(folder / name) for name in ("reference", "candidate")}
     try:
-        yield result
+        yield made
     finally:
-        for disk in result.values():
+        for disk in made.values():
             disk.remove()
 
 

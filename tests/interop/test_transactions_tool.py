@@ -184,17 +184,17 @@ def test_a_hanging_transaction_is_found_and_aborted(pair: Pair, home: Path) -> N
             )  # fmt: skip
             lines = run(*search).check().lines
             assert lines[0].split()[:3] == ["Topic", "Partition", "ProducerId"]
-            result = lines[1].split()
-            assert result[:3] == [TOPIC, "2", str(HANGING_ID)]
+            columns = lines[1].split()
+            assert columns[:3] == [TOPIC, "2", str(HANGING_ID)]
             abort = ("abort", "--topic", TOPIC, "--partition", "2")
             # Both forms: by the first offset, and by what the coordinator of old knows.
             named = (
-                ("--start-offset", result[5])
+                ("--start-offset", columns[5])
                 if turn == 0
                 else (
-                    "--producer-id", result[2],
-                    "--producer-epoch", result[3],
-                    "--coordinator-epoch", result[4],
+                    "--producer-id", columns[2],
+                    "--producer-epoch", columns[3],
+                    "--coordinator-epoch", columns[4],
                 )
             )  # fmt: skip
             run(*search[:3], *abort, *named).check()

@@ -33,8 +33,8 @@ def create(cluster: Cluster) -> None:
 
 def finalized(cluster: Cluster, tools: JavaTools) -> str:
     """Return the name of the finalized metadata.version."""
-    result = tools.run("features", "--bootstrap-server", cluster.bootstrap, "describe").check()
-    (line,) = [line for line in result.lines if "metadata.version" in line]
+    described = tools.run("features", "--bootstrap-server", cluster.bootstrap, "describe").check()
+    (line,) = [line for line in described.lines if "metadata.version" in line]
     return line.split("FinalizedVersionLevel:")[1].split()[0]
 
 

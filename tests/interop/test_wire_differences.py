@@ -114,18 +114,19 @@ DELIBERATE: list[tuple[str, str]] = [
 @pytest.fixture(scope="module")
 def versions(module_pair: Pair) -> dict[str, range]:
     """Create the topics of SETUP; return the versions that both advertise, by API name."""
-    result: list[dict[int, tuple[int, int]]] = []
+    by_node: list[dict[int, tuple[int, int]]] = []
     for node in (module_pair.reference, module_pair.candidate):
         wire = Wire(node)
         answer = wire.ask("api_versions", 0, {})
         wire.close()
-        result.append({one.api_key: (one.min_version, one.max_version) for one in answer.api_keys})
+        by_node.append({one.api_key: (one.min_version, one.max_version) for one in answer.api_keys})
     both = {
         name: range(
-            max(result[0][key][0], result[1][key][0]), min(result[0][key][1], result[1][key][1]) + 1
+            max(by_node[0][key][0], by_node[1][key][0]),
+            min(by_node[0][key][1], by_node[1][key][1]) + 1,
         )
         for name, key in KEYS.items()
-        if key in result[0] and key in result[1]
+        if key in by_node[0] and key in by_node[1]
     }
     assert all(len(both[name]) for name in both)
     lines = compare(module_pair, wire_cases.SETUP, both)
@@ -137,13 +138,13 @@ def compare(pair: Pair, cases: list[Case], versions: dict[str, range]) -> list[s
     """Return the differences that no reason explains."""
     expected = play(pair.reference, cases, versions)
     actual = play(pair.candidate, cases, versions)
-    result: dict[str, list[str]] = {}
+    versions_by_line: dict[str, list[str]] = {}
     for name in expected:
         title, _, version = name.rpartition(" ")
         for line in dict.fromkeys(differences(title, expected[name], actual[name])):
             if not any(re.search(pattern, line) for pattern, _ in DELIBERATE):
-                result.setdefault(line, []).append(version)
-    return [f"{line}  [{' '.join(at)}]" for line, at in result.items()]
+                versions_by_line.setdefault(line, []).append(version)
+    return [f"{line}  [{' '.join(at)}]" for line, at in versions_by_line.items()]
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)

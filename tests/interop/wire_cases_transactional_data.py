@@ -53,9 +53,9 @@ def produce(transactional_id: str | None, title: str, sequence: int, versions: r
 def commit_offsets(transactional_id: str, title: str, group: str, *rows: tuple[str, int, int], versions: range | None = None,
                    epoch: int = 0, producer: int = 0, metadata: str | None = "", **more: Any) -> Case:  # fmt: skip
     def body(state: State) -> Body:
-        result: dict[str, list[Body]] = {}
+        by_topic: dict[str, list[Body]] = {}
         for name, index, offset in rows:
-            result.setdefault(name, []).append(
+            by_topic.setdefault(name, []).append(
                 {
                     "partition_index": index,
                     "committed_offset": offset,
@@ -68,7 +68,7 @@ def commit_offsets(transactional_id: str, title: str, group: str, *rows: tuple[s
             **identity(state, transactional_id, epoch=epoch, producer=producer),
             "topics": [
                 {"name": name, "topic_id": state.topic_ids.get(name, OTHER_ID), "partitions": parts}
-                for name, parts in result.items()
+                for name, parts in by_topic.items()
             ],
             **more,
         }  # fmt: skip
@@ -96,8 +96,8 @@ def marker(title: str, of: str, committed: bool, *places: tuple[str, int], versi
 
 
 def producers(title: str, *places: tuple[str, int]) -> Case:
-    result = [{"name": t["name"], "partition_indexes": t["partitions"]} for t in topics(*places)]
-    return Case(title, "describe_producers", {"topics": result})
+    named = [{"name": t["name"], "partition_indexes": t["partitions"]} for t in topics(*places)]
+    return Case(title, "describe_producers", {"topics": named})
 
 
 def fetched(title: str, topic: str, index: int, isolation: int) -> Case:

@@ -79,10 +79,10 @@ def init_again(
 
 def topics(*places: tuple[str, int]) -> list[Body]:
     """Return the partitions by topic, in the order of their first places."""
-    result: dict[str, list[int]] = {}
+    by_name: dict[str, list[int]] = {}
     for name, index in places:
-        result.setdefault(name, []).append(index)
-    return [{"name": name, "partitions": indexes} for name, indexes in result.items()]
+        by_name.setdefault(name, []).append(index)
+    return [{"name": name, "partitions": indexes} for name, indexes in by_name.items()]
 
 
 def add(transactional_id: str, title: str, *places: tuple[str, int], versions: range | None = None,

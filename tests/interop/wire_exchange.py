@@ -319,9 +319,9 @@ def differences(path: str, expected: Any, actual: Any) -> Iterator[str]:
 
 def _title(element: Any, index: int = 0) -> str:
     if isinstance(element, dict):
-        result = [element[key] for key in _NAMING if element.get(key)]
-        if result:
-            return " ".join(map(str, result))
+        names = [element[key] for key in _NAMING if element.get(key)]
+        if names:
+            return " ".join(map(str, names))
         if "last_sequence" in element:
             return repr(element)
         if "entity" in element:

@@ -154,10 +154,10 @@ def read_all(log: Log) -> list[Record]:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         fetched = log.read(offset, 300, log.log_end_offset)
-        result = [record for record in decode(fetched.records) if record.offset >= offset]
+        wanted = [record for record in decode(fetched.records) if record.offset >= offset]
         if not fetched.records:
             break
-        records += result
+        records += wanted
         offset = max(header.next_offset for _, header in batches(fetched.records))
     return records
 

@@ -52,14 +52,14 @@ def test_a_held_range_is_there_after_its_file_was_renamed_or_removed() -> None:
 def test_a_range_that_was_cut_is_lost_even_if_others_have_taken_its_place(has_others: bool) -> None:
     _, log = filled()
     segment = log.segments.first
-    result = segment.range_of(0, segment.size_bytes)
-    result.pin()
+    file_range = segment.range_of(0, segment.size_bytes)
+    file_range.pin()
     log.truncate_to(3)
     if has_others:
-        while log.segments.first.size_bytes < len(result):
+        while log.segments.first.size_bytes < len(file_range):
             append(log, "b" * 100)
     with pytest.raises(RangeLost, match="was truncated below"):
-        result.read()
+        file_range.read()
 
 
 def test_a_cut_behind_a_range_does_no_harm() -> None:

@@ -239,12 +239,12 @@ def test_the_newest_value_of_every_key_survives(
         records = read_all(current)
         offsets = [record.offset for record in records]
         assert offsets == sorted(set(offsets))
-        result = {(record.key or b"").decode(): record.value for record in records}
+        last_values = {(record.key or b"").decode(): record.value for record in records}
         expected = {k: None if v is None else v.encode() for k, v in newest.items()}
-        assert {k: v for k, v in result.items() if v is not None} == {
+        assert {k: v for k, v in last_values.items() if v is not None} == {
             k: v for k, v in expected.items() if v is not None
         }
-        assert all(expected[key] is None for key in result if result[key] is None)
+        assert all(expected[key] is None for key in last_values if last_values[key] is None)
         assert current.log_end_offset == sum(map(len, produced))
         base_of_active = current.segments.active.base_offset
         below = [record.key for record in records if record.offset < base_of_active]

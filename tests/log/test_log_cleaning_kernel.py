@@ -12,7 +12,7 @@ from log_builders import NOW_MS, new_log, new_storage
 
 from spindle.log.cleaning import cleaning, native_kernel
 from spindle.log.cleaning.cleaning import Cleaning, CleaningSettings
-from spindle.log.cleaning.key_map import CopyRules, DictKeyMap, MapSize
+from spindle.log.cleaning.key_map import CopyRules, MapSize
 from spindle.log.cleaning.native_kernel import LIBRARY, NativeKeyMap, load_library
 from spindle.log.cleaning.plan import dirty_range, plan_cleaning
 from spindle.log.cleaning.replacement import put_in_place
@@ -143,8 +143,6 @@ def files_after(
     produce_all(log, produced)
     cleaner_offset = None
     patch = pytest.MonkeyPatch()
-    if not compiled:
-        patch.setattr(cleaning, "new_key_map", DictKeyMap)
     patch.setattr(cleaning, "_MIN_READ_BYTES", 1)
     with patch.context():
         for now_ms in (NOW_MS, NOW_MS + 1001):
@@ -152,7 +150,7 @@ def files_after(
             produce_all(log, produced[:1])
             log.update_high_watermark(log.log_end_offset)
             plan = plan_cleaning(log, dirty_range(log, cleaner_offset, now_ms))
-            settings = CleaningSettings(buffer_bytes=buffer_bytes)
+            settings = CleaningSettings(buffer_bytes=buffer_bytes, is_native=compiled)
             cleaned = Cleaning(files, plan, now_ms, settings).run()
             assert put_in_place(cleaned, now_ms)
             cleaner_offset = cleaned.end_offset

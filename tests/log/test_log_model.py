@@ -155,7 +155,7 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def every_record_is_there(self) -> None:
         log = self.log
-        result: dict[int, tuple[int, str]] = {}
+        stored: dict[int, tuple[int, str]] = {}
         offset = log.log_start_offset
         while offset < log.log_end_offset:
             data = log.read(offset, 150, log.log_end_offset).records
@@ -164,10 +164,10 @@ class LogMachine(RuleBasedStateMachine):
             assert data, f"nothing at offset {offset} of {log!r}"
             for record in decode(data):
                 if record.offset >= log.log_start_offset:
-                    result[record.offset] = (record.timestamp_ms, (record.value or b"").decode())
+                    stored[record.offset] = (record.timestamp_ms, (record.value or b"").decode())
             offset = max(header.next_offset for _, header in batches(data))
         expected = {at: r for at, r in self.records.items() if at >= log.log_start_offset}
-        assert result == expected
+        assert stored == expected
 
     @invariant()
     def times_lead_to_the_first_record(self) -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from spindle.common.ids import TopicPartition
 from spindle.log.formats.names import (
-    DirectoryKind,
+    LogKind,
     current_directory,
     deleted_directory,
     future_directory,
@@ -26,17 +26,17 @@ def test_every_name_is_parsed_back(topic: str, partition: int) -> None:
     topic_partition = TopicPartition(topic, partition)
     assert parse_directory_name(current_directory(topic_partition)) == (
         topic_partition,
-        DirectoryKind.CURRENT,
+        LogKind.CURRENT,
         "",
     )
     assert parse_directory_name(future_directory(topic_partition, UNIQUE)) == (
         topic_partition,
-        DirectoryKind.FUTURE,
+        LogKind.FUTURE,
         UNIQUE.hex(),
     )
     for name, kind in (
-        (deleted_directory(topic_partition, UNIQUE), DirectoryKind.DELETED),
-        (stray_directory(topic_partition, UNIQUE), DirectoryKind.STRAY),
+        (deleted_directory(topic_partition, UNIQUE), LogKind.DELETED),
+        (stray_directory(topic_partition, UNIQUE), LogKind.STRAY),
     ):
         parsed = parse_directory_name(name)
         assert (parsed.kind, parsed.unique) == (kind, UNIQUE.hex())

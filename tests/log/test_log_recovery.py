@@ -361,8 +361,8 @@ def test_an_index_that_turns_out_to_be_wrong_is_rebuilt(
     for entry in range(0, len(good) - 8, 8):
         files.open(path).pwrite(pack(">i", position), entry + 4)
     loaded = reload(files, ONE_SEGMENT, is_clean=True)
-    (result,) = [header for _, header in batches(loaded.read(10, 1, 30).records)]
-    assert result.base_offset <= 10 <= result.last_offset
+    (only_batch,) = [header for _, header in batches(loaded.read(10, 1, 30).records)]
+    assert only_batch.base_offset <= 10 <= only_batch.last_offset
     assert "0.index does not fit its segment: rebuilt from it" in caplog.text
     assert files.read_bytes(path) == good
     assert append(loaded, "next") == 30

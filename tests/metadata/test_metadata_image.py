@@ -96,7 +96,9 @@ def test_a_snapshot_gives_the_image_back_and_changes_nothing(seed: int) -> None:
     delta.begin_snapshot()
     for record in records:
         delta.replay(record, 0)
-    assert same(delta.apply(image.provenance), image)
+    repeated = delta.apply(image.provenance)
+    repeated.check()
+    assert same(repeated, image)
     assert delta.topics.deleted == {}
     assert [c for topic in delta.topics.changed.values() for c in topic.changed_partitions()] == []
     assert delta.cluster.changed_brokers == {}
@@ -282,3 +284,43 @@ def test_directories_of_a_broker_are_trusted_if_they_stayed() -> None:
     # Its replicas may begin again in other directories.
     assert kept(failed(a)) == [(1, [a])]
     assert kept(failed(a), registered(a, c)) == [(1, [a])]
+
+
+def test_searches_visit_the_topics_that_have_such_partitions() -> None:
+    records = [
+        *topic("led", uuid(1)),
+        *topic("leaderless", uuid(2), leader=-1),
+        *topic("moved", uuid(3), leader=2, replicas=[1, 2, 3], directories=[uuid(1)] * 3),
+        *topic("reassigned", uuid(4), adding_replicas=[2]),
+    ]
+    image = image_of(records).topics
+    assert [t.name for t in image.with_leaderless()] == ["leaderless"]
+    assert [t.name for t in image.with_not_preferred()] == ["moved"]
+    assert [t.name for t in image.with_reassignments()] == ["reassigned"]
+    assert [t.name for t in image.with_replicas_on(3)] == ["moved"]
+    assert len(list(image.with_replicas_on(1))) == 4
+
+
+def test_searches_follow_changes_of_partitions() -> None:
+    base = image_of([*topic("a", uuid(1), leader=-1), *topic("b", uuid(2), leader=2)])
+    led = [PartitionChangeRecord(partition_id=0, topic_id=uuid(n), leader=1) for n in (1, 2)]
+    moved = PartitionChangeRecord(
+        partition_id=0, topic_id=uuid(1), replicas=[1, 1027], adding_replicas=[1027], isr=[1]
+    )
+    image = image_of([*led, moved], base)
+    image.check()
+    assert not list(image.topics.with_leaderless())
+    assert not list(image.topics.with_not_preferred())
+    assert [t.name for t in image.topics.with_reassignments()] == ["a"]
+    assert [t.name for t in image.topics.with_replicas_on(1027)] == ["a"]
+
+
+def test_the_partitions_of_a_repeated_topic_stay_the_same_objects() -> None:
+    level = FeatureLevelRecord(name="metadata.version", feature_level=30)
+    image = image_of([level, *topic()])
+    delta = MetadataDelta(image)
+    delta.begin_snapshot()
+    for record in snapshot_records(image):
+        delta.replay(through_the_log(record), 0)
+    again = delta.apply(image.provenance)
+    assert again.topics.by_name["t"].partitions[0] is image.topics.by_name["t"].partitions[0]

@@ -10,8 +10,11 @@ from metadata_history import history, image_of
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import Endpoint, OffsetAndEpoch
 from spindle.metadata.features import METADATA_VERSION
+from spindle.metadata.partitions import registration_of
+from spindle.metadata.record_versions import partition_version
 from spindle.metadata.snapshot import snapshot_records
 from spindle.metadata_log.encoding import encode_image, encode_records
+from spindle.metadata_log.partition_values import PartitionReader
 from spindle.metadata_log.snapshots import (
     MAX_RECORDS_PER_BATCH,
     SnapshotInfo,
@@ -22,6 +25,7 @@ from spindle.metadata_log.snapshots import (
     part_file_name,
     read_snapshot,
     read_snapshot_info,
+    read_snapshot_values,
     snapshot_file_name,
     write_snapshot,
 )
@@ -32,7 +36,7 @@ from spindle.protocol.messages.metadata_records import (
     PartitionRecord,
     TopicRecord,
 )
-from spindle.protocol.metadata_frame import frame
+from spindle.protocol.metadata_frame import frame, parse_frame
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.builder import SimpleRecord, build_batch, build_batch_of_values
 from spindle.raft.voters import ReplicaKey, Voter, VoterSet
@@ -120,6 +124,8 @@ def test_a_snapshot_is_read_back() -> None:
     topic = TopicRecord(name="t", topic_id=b"i" * 16)
     data = b"".join(encode_snapshot([frame(topic, 0)], STATIC, epoch=1, now_ms=5))
     assert [batch.records for batch in read_snapshot(data, "x")] == [[], [topic], []]
+    values = [batch.values for batch in read_snapshot_values(data, "x")]
+    assert values == [[], [frame(topic, 0)], []]
 
 
 def damaged() -> list[tuple[str, bytes, str]]:
@@ -143,6 +149,8 @@ def damaged() -> list[tuple[str, bytes, str]]:
 def test_a_damaged_snapshot_is_refused(data: bytes, finding: str) -> None:
     with pytest.raises(CorruptLog, match=finding):
         list(read_snapshot(data, "x"))
+    with pytest.raises(CorruptLog):
+        list(read_snapshot_values(data, "x"))
 
 
 def test_a_snapshot_has_its_name_only_when_it_is_whole() -> None:
@@ -190,6 +198,54 @@ def test_an_image_is_encoded_as_its_records_are(seed: int, level: int) -> None:
     feature = FeatureLevelRecord(name=METADATA_VERSION, feature_level=level)
     image = image_of([*history(seed, 60), *more_partitions(seed), feature])
     assert list(encode_image(image)) == list(encode_records(snapshot_records(image)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from([7, 14, 17, 23, 30]))
+def test_partitions_are_read_from_values_as_from_their_records(seed: int, level: int) -> None:
+    version = partition_version(level)
+    reader = PartitionReader()
+    for record in more_partitions(seed):
+        value = frame(record, version if isinstance(record, PartitionRecord) else 0)
+        decoded, _ = parse_frame(value)
+        read = reader.read(value)
+        if read is not None:
+            assert isinstance(decoded, PartitionRecord)
+            assert read == (decoded.topic_id, decoded.partition_id, registration_of(decoded))
+
+
+def test_only_whole_values_of_the_common_shape_are_read_without_a_message() -> None:
+    record = PartitionRecord(
+        partition_id=7,
+        topic_id=b"t" * 16,
+        replicas=[300, 2],
+        isr=[2],
+        leader=2,
+        leader_epoch=5,
+        partition_epoch=9,
+        directories=[b"a" * 16, b"b" * 16],
+    )
+    reader = PartitionReader()
+    value = frame(record, 2)
+    assert reader.read(value) == (b"t" * 16, 7, registration_of(record))
+    assert not any(reader.read(value[:size]) for size in range(len(value)))
+    assert reader.read(value + b"x") is None
+    record.adding_replicas = [2]
+    assert reader.read(frame(record, 2)) is None
+
+
+@pytest.mark.parametrize("replica_count", [1, 126, 127, 200])
+def test_lists_with_longer_lengths_are_read_as_messages(replica_count: int) -> None:
+    ids = list(range(replica_count))
+    record = PartitionRecord(
+        replicas=ids, isr=ids, leader=0, directories=[bytes(16)] * replica_count
+    )
+    read = PartitionReader().read(frame(record, 1))
+    if replica_count < 127:
+        assert read is not None
+        assert read[2] == registration_of(record)
+    else:
+        assert read is None
 
 
 def more_partitions(seed: int) -> list[Message]:

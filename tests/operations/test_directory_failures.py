@@ -2,7 +2,7 @@
 
 from spindle.operations.directories import DrainTarget
 from spindle.operations.events import Drained
-from spindle.operations.execution.directory_failures import DirectoryFailures
+from spindle.operations.execution.executor import DirectoryFailures
 
 ALL = (1, 2)
 

@@ -108,11 +108,11 @@ class SinkRun:
             }
         )
         reader = BrokerReader(options)
-        result: list[str] = []
+        values: list[str] = []
         for partition in reader.partitions():
             for batch in reader.read(partition):
-                result += [value.decode() for value in batch.column("value").to_pylist()]
-        return sorted(result)
+                values += [value.decode() for value in batch.column("value").to_pylist()]
+        return sorted(values)
 
     def open_transactions(self) -> list[str]:
         """Return the ids of the query's open transactions."""

@@ -9,7 +9,7 @@ from wire_broker import WireBroker
 from spindle.client.blocking.settings import client_settings
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.brokers.segments_fallback import BatchesThroughBrokers
-from spindle.pipeline.segments.discovery import DirectoryIdentity
+from spindle.pipeline.segments.discovery import LogDirectoryIdentity
 from spindle.pipeline.segments.failover import ReadSettings
 from spindle.pipeline.segments.ranges import SegmentRange
 from spindle.pipeline.sources.batches import BrokerBatchesPlan
@@ -81,9 +81,9 @@ def test_counts_end_where_the_offsets_and_times_of_the_options_do(broker: WireBr
 
 def test_a_range_of_a_directory_that_is_not_here_comes_from_the_broker(broker: WireBroker) -> None:
     way = BatchesThroughBrokers(client_settings({"bootstrap.servers": broker.address}))
-    home = DirectoryIdentity(None, 1, None)
+    home = LogDirectoryIdentity(None, 1, None)
     topic_id = broker.topic_ids[TOPIC]
     piece = SegmentRange(TopicPartition(TOPIC, 0), topic_id, home, "/none/a-0", 20, 50)
-    result = [row for batch in way(piece, ReadSettings(("baseOffset", "rowCount"), ()))
+    read = [row for batch in way(piece, ReadSettings(("baseOffset", "rowCount"), ()))
              for row in batch.to_pylist()]  # fmt: skip
-    assert result == [{"baseOffset": base, "rowCount": 10} for base in (20, 30, 40)]
+    assert read == [{"baseOffset": base, "rowCount": 10} for base in (20, 30, 40)]

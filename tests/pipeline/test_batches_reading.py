@@ -46,12 +46,12 @@ def read(writer: ReplicaWriter, **extra: object) -> list[dict[str, Any]]:
     settings = read_settings(options).with_timestamps(
         filters.min_timestamp_ms, filters.max_timestamp_ms
     )
-    result: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for task in plan_tasks(options, resolved):
         for batch in read_batch_ranges(task, settings):
             assert batch.schema == arrow_schema(options.columns, BATCH_TYPES)
-            result += batch.to_pylist()
-    return result
+            rows += batch.to_pylist()
+    return rows
 
 
 def row_count(writer: ReplicaWriter, **extra: object) -> int:
@@ -123,8 +123,8 @@ def test_no_batch_is_missing_or_twice_however_tasks_are_cut(
     for first in (0, 400, 800):
         writer.append_records(simple_records(400, first=first))
         writer.roll()
-    result = [row["baseOffset"] for row in read(writer, taskBytes=task_bytes)]
-    assert result == list(range(0, 1200, 10))
+    base_offsets = [row["baseOffset"] for row in read(writer, taskBytes=task_bytes)]
+    assert base_offsets == list(range(0, 1200, 10))
 
 
 def test_batches_larger_than_the_window_are_passed_by(writer: ReplicaWriter) -> None:

@@ -290,13 +290,13 @@ def filtered(broker: WireBroker, filters: PushedFilters) -> tuple[list[tuple[int
     """Return partition and offset of the rows, and the number of planned offsets."""
     parsed = options(broker)
     tasks = plan_tasks(parsed, filters)
-    result = [
+    places = [
         (row["partition"], row["offset"])
         for task in tasks
         for batch in read_ranges(parsed, task, filters)
         for row in batch.to_pylist()
     ]
-    return result, sum(part.size for task in tasks for part in task)
+    return places, sum(part.size for task in tasks for part in task)
 
 
 def test_bounds_on_times_as_options(broker: WireBroker) -> None:
@@ -428,11 +428,11 @@ def test_records_removed_during_the_read(broker: WireBroker) -> None:
             with pytest.raises(expected):
                 offsets(reading)
             continue
-        result = first + offsets(reading)
-        assert result[0] == 0
-        assert result[-5:] == [395, 396, 397, 398, 399]
-        assert result == sorted(set(result))
-        assert len(result) < 400
+        read = first + offsets(reading)
+        assert read[0] == 0
+        assert read[-5:] == [395, 396, 397, 398, 399]
+        assert read == sorted(set(read))
+        assert len(read) < 400
 
 
 def test_offsets_behind_a_truncated_log_are_data_loss(broker: WireBroker) -> None:

@@ -79,9 +79,9 @@ def test_the_source_returns_kafkas_schema_and_rows(spark: Any, broker: WireBroke
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
         "timestamp:timestamp,timestampType:int,headers:array<struct<key:string,value:binary>>>"
     )
-    result = sorted(rows.collect(), key=lambda row: (row.partition, row.offset))
-    assert len(result) == 2 * RECORDS_PER_PARTITION
-    row = result[RECORDS_PER_PARTITION + 7]
+    collected = sorted(rows.collect(), key=lambda row: (row.partition, row.offset))
+    assert len(collected) == 2 * RECORDS_PER_PARTITION
+    row = collected[RECORDS_PER_PARTITION + 7]
     assert (bytes(row.key), bytes(row.value), row.topic) == (b"k7", b"v7", "a")
     assert (row.partition, row.offset, row.timestampType) == (1, 7, 0)
     assert row.timestamp.astimezone(UTC) == datetime.fromtimestamp((TIME_MS + 7) / 1000, UTC)

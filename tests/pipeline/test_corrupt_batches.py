@@ -226,9 +226,9 @@ def test_a_row_says_where_the_corrupt_batch_is(replica: Path, damage: Damage) ->
     assert corruption["file"] == str(segment(replica, base))
     assert corruption["baseOffset"] == base + 10 * batch
     assert corruption["reason"]
-    result = segment(replica, base).read_bytes()
+    stored = segment(replica, base).read_bytes()
     at = corruption["position"]
-    assert result[at : at + len(corruption["data"])] == corruption["data"]
+    assert stored[at : at + len(corruption["data"])] == corruption["data"]
     assert (bad["topic"], bad["partition"], bad["offset"]) == ("topic", 0, base + 10 * batch)
     assert (bad["key"], bad["value"], bad["timestamp"], bad["crc"]) == (None,) * 4
     assert (bad["broker"], bad["segment"], bad["position"]) == (3, f"{base:020d}.log", at)

@@ -526,8 +526,8 @@ def read_rows(exports: Exports) -> list[dict[str, Any]]:
         rows = ds.dataset(exports.path, schema=exports.schema()).to_table()
     else:
         rows = rows_of(exports.format, exports.path)
-    result: list[dict[str, Any]] = rows.to_pylist()
-    return result
+    as_dicts: list[dict[str, Any]] = rows.to_pylist()
+    return as_dicts
 
 
 def test_an_export_takes_the_fields_that_are_named(exports: Exports) -> None:

@@ -13,9 +13,8 @@ from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.settings import client_settings
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.demo import flights
-from spindle.pipeline.demo.acknowledgements import Acknowledgements
 from spindle.pipeline.demo.copies import Copies
-from spindle.pipeline.demo.dying_disk import DyingDisk, busiest_disk
+from spindle.pipeline.demo.dying_disk import Acknowledgements, DyingDisk, busiest_disk
 from spindle.pipeline.demo.node import DemoLayout
 from spindle.pipeline.demo.screen import Screen
 from spindle.pipeline.demo.sending import PARTITIONS, TOPIC
@@ -39,7 +38,7 @@ def test_a_gap_that_lasts_belongs_to_what_follows() -> None:
     for moment_s in (1.0, 3.0):
         now_s = moment_s
         watch.note(0)
-    assert watch.begin_anew() == 2.0
+    assert watch.take_longest_gap_s() == 2.0
     assert watch.longest_gap_s(0) == 0.0
     now_s = 10.0
     watch.note(0)

@@ -228,10 +228,10 @@ def test_a_node_left_running_is_stopped(layout: DemoLayout) -> None:
         assert process.stdout is not None
         process.stdout.readline()  # only now its command line is its own
         layout.pid_file.write_text(f"{process.pid}\n")
-        result = demo_node._left_over_pid(layout)
+        left_over_pid = demo_node._left_over_pid(layout)
         # The process is a child of the test and stays a zombie until it is waited for.
         process.communicate(timeout=10)
-        assert result == process.pid
+        assert left_over_pid == process.pid
     stop_left_over(layout)
 
 

@@ -85,8 +85,8 @@ def record(*fields: tuple[str, Any], name: str = "R") -> dict[str, Any]:
 def one_row(schema: Any, row: dict[str, Any]) -> dict[str, Any]:
     actual = decoded(AvroDecoder(json.dumps(schema)), encoded(schema, row))
     assert actual.errors is None, actual.errors
-    result: dict[str, Any] = actual.columns[0].as_py()
-    return result
+    fields: dict[str, Any] = actual.columns[0].as_py()
+    return fields
 
 
 @settings(max_examples=40)

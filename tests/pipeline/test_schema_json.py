@@ -156,12 +156,12 @@ def test_every_type_has_its_form() -> None:
         '"day": "2020-02-29", "place": {"x": 1, "seen": "2020-01-01T00:00:00"}, '
         '"steps": [{"on": "2020-01-02"}, null]}'
     )
-    (result, error), (_, bad) = rows_of(JsonDecoder(COLUMNS), [text.encode(), b"{"])
+    (decoded, error), (_, bad) = rows_of(JsonDecoder(COLUMNS), [text.encode(), b"{"])
     assert error is None
     assert bad is not None
-    assert {name: result[name] for name in row} == row
+    assert {name: decoded[name] for name in row} == row
     assert {
-        name for name, value in result.items() if value is None
+        name for name, value in decoded.items() if value is None
     } == NAMES_OF_COLUMNS - row.keys()
     assert row_of('{"b": "AAE=", "m": {"k": 1, "l": null}}', "b BINARY, m MAP<STRING, INT>") == (
         {"b": b"\0\1", "m": [("k", 1), ("l", None)]},

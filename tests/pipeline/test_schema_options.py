@@ -226,8 +226,8 @@ def chosen(listed: str, options: dict[str, str], *values: bytes) -> list[dict[st
     read, decoding = row_decoding(options).choosing(listed)
     assert read is not None
     columns = read.split(",")
-    result = decoding.decoded([batch_of(*values).select(columns)], TopicPartition("t", 0))
-    table = pa.Table.from_batches(result)
+    decoded = decoding.decoded([batch_of(*values).select(columns)], TopicPartition("t", 0))
+    table = pa.Table.from_batches(decoded)
     assert table.schema == decoding.schema(columns)
     return list(table.to_pylist())
 
@@ -236,8 +236,8 @@ def test_a_list_of_columns_may_name_fields_in_any_order() -> None:
     options = {"valueFormat": "json", "valueSchema": "id INT, `a,b` INT, offset STRING, c INT"}
     value = b'{"id": 1, "a,b": 2, "offset": "x", "c": 3}'
     row = {"c": 3, "offset": 0, "a,b": 2}
-    (result,) = chosen("C, offset, `a,b`", options, value)
-    assert (result, list(result)) == (row, list(row))
+    (chosen_row,) = chosen("C, offset, `a,b`", options, value)
+    assert (chosen_row, list(chosen_row)) == (row, list(row))
     assert chosen("id", options, value) == [{"id": 1}]
     assert row_decoding(options).choosing("offset,value")[0] == "offset,value"
     with pytest.raises(BadRecord, match="t-0 offset 0 cannot be decoded"):

@@ -28,13 +28,13 @@ NEW["fields"].append({"name": "name", "type": ["null", "string"], "default": Non
 
 @pytest.fixture
 def registry() -> Iterator[TestRegistry]:
-    with running_registry() as result:
-        result.register(1, json.dumps(OLD))
-        result.register(2, json.dumps(NEW))
-        result.register(3, "{}", "JSON")
-        result.register(4, json.dumps(record(("other", "string"))))
-        result.answers["/subjects/flights-value/versions/latest"] = {"schema": json.dumps(NEW)}
-        yield result
+    with running_registry() as running:
+        running.register(1, json.dumps(OLD))
+        running.register(2, json.dumps(NEW))
+        running.register(3, "{}", "JSON")
+        running.register(4, json.dumps(record(("other", "string"))))
+        running.answers["/subjects/flights-value/versions/latest"] = {"schema": json.dumps(NEW)}
+        yield running
 
 
 def framed(schema_id: int, payload: bytes) -> bytes:
@@ -47,14 +47,14 @@ def test_values_of_several_schemas_become_rows_of_the_newest(registry: TestRegis
     old, new = encoded(OLD, {"id": 1}), encoded(NEW, {"id": 2, "name": "b"})
     values = [framed(2, new), framed(1, old), None, framed(9, old), framed(2, new), b"\1", b""]
     values += [framed(3, b"{}"), framed(1, b"\xff"), framed(4, b"\2a"), framed(1, old)]
-    result = decoder.decode(pa.array(values, pa.binary()))
+    decoded = decoder.decode(pa.array(values, pa.binary()))
     first, second = {"id": 1, "name": None}, {"id": 2, "name": "b"}
-    assert result.columns.to_pylist() == [
+    assert decoded.columns.to_pylist() == [
         *(second, first, None, None, second, None, None),
         *(None, None, None, first),
     ]
     no_header = "no Confluent wire format: want a zero byte and a schema id in front"
-    reasons = result.errors.to_pylist()
+    reasons = decoded.errors.to_pylist()
     assert [reasons[index] for index in (0, 1, 2, 4, 10)] == [None] * 5
     assert reasons[3] == "the registry has no schema with the id 9"
     assert reasons[5:7] == [no_header] * 2

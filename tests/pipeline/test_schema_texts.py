@@ -290,7 +290,7 @@ def test_types_widen_and_contradictions_become_text() -> None:
 
 def test_a_held_schema_grows_by_new_fields_only() -> None:
     held = ddl_type("a INT, s STRUCT<x: INT>, l ARRAY<STRUCT<y: INT>>")
-    result = ddl_type("b STRING, a BIGINT, s STRUCT<z: INT, x: DOUBLE>, l ARRAY<STRUCT<w: INT>>")
-    assert with_new_fields(held, result) == ddl_type(
+    newer = ddl_type("b STRING, a BIGINT, s STRUCT<z: INT, x: DOUBLE>, l ARRAY<STRUCT<w: INT>>")
+    assert with_new_fields(held, newer) == ddl_type(
         "a INT, s STRUCT<x: INT>, l ARRAY<STRUCT<y: INT>>, b STRING"
     )

@@ -141,8 +141,8 @@ def test_the_chosen_replica_is_read(
     cluster = FakeCluster(topic_ids={"topic": TOPIC_ID}, ends={T0: 80}, leader=leader)
     extra = {} if replica is None else {"replica": replica.format(root=two_brokers)}
     given = {"kafka.bootstrap.servers": "nowhere:1", **extra}
-    (result,) = readable_partitions(options(two_brokers / "d*", **given), cluster)
-    assert (result.log.path.parent.name, result.end_offset) == (expected, 80)
+    (readable,) = readable_partitions(options(two_brokers / "d*", **given), cluster)
+    assert (readable.log.path.parent.name, readable.end_offset) == (expected, 80)
 
 
 def test_without_brokers_the_longest_replica_is_read_or_the_chosen_one(two_brokers: Path) -> None:

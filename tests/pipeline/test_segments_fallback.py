@@ -145,7 +145,7 @@ def test_on_a_machine_without_the_planned_directory_the_brokers_are_asked(
         format_directory(home, node_id=8)
         ReplicaWriter(home, T0).append_records(simple_records(5))
     assert read.offsets() == EVERY_OFFSET
-    finding = "no such log directory" if is_gone else "that is DirectoryIdentity"
+    finding = "no such log directory" if is_gone else "that is LogDirectoryIdentity"
     with pytest.raises(WrongHost, match=rf"{home} of .*; .*{finding}.*kafka\.bootstrap\.servers"):
         local.offsets()
 

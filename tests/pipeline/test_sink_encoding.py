@@ -62,11 +62,11 @@ def records_of(gathered: GatheredRecords) -> list[Any]:
 def encoded(
     batches: list[pa.RecordBatch], limits: BatchLimits = LIMITS
 ) -> dict[TopicPartition, list[Any]]:
-    result: dict[TopicPartition, list[Any]] = defaultdict(list)
+    by_partition: dict[TopicPartition, list[Any]] = defaultdict(list)
 
     def take(gathered: GatheredRecords) -> None:
         assert len(gathered.payload) <= limits.batch_bytes or gathered.record_count == 1
-        result[gathered.partition] += [
+        by_partition[gathered.partition] += [
             (record.key, record.value, tuple(record.headers or ()), record.timestamp_ms)
             for record in records_of(gathered)
         ]
@@ -77,17 +77,19 @@ def encoded(
     for batch in filter(len, batches):
         gatherer.add(row_buffers(batch, None))
     gatherer.flush()
-    return dict(result)
+    return dict(by_partition)
 
 
 def expected(content: list[Row]) -> dict[TopicPartition, list[Any]]:
-    result: dict[TopicPartition, list[Any]] = defaultdict(list)
+    by_partition: dict[TopicPartition, list[Any]] = defaultdict(list)
     for key, value, header, topic, partition in content:
         if partition is None:
             partition = STICKY if key is None else partition_of_key(key, PARTITIONS[topic])
         pairs = tuple((name, content) for name, content in header or ())
-        result[TopicPartition(topic, partition)].append((key, value, pairs, int(NOW_S * 1000)))
-    return dict(result)
+        by_partition[TopicPartition(topic, partition)].append(
+            (key, value, pairs, int(NOW_S * 1000))
+        )
+    return dict(by_partition)
 
 
 @given(rows, st.integers(0, 20))
@@ -131,8 +133,8 @@ def test_a_null_value_and_an_empty_one_differ() -> None:
 
 def test_text_columns_and_missing_columns_are_taken() -> None:
     batch = pa.record_batch({"value": pa.array(["a", None]), "Topic": pa.array(["t", "t"])})
-    result = encoded([batch])
-    assert [row[:2] for row in result[TopicPartition("t", STICKY)]] == [(None, b"a"), (None, None)]
+    rows = encoded([batch])
+    assert [row[:2] for row in rows[TopicPartition("t", STICKY)]] == [(None, b"a"), (None, None)]
 
 
 def test_a_large_record_gets_a_batch_of_its_own() -> None:

@@ -426,5 +426,5 @@ def test_every_name_and_partition_value_comes_back(
     }  # fmt: skip
     table = tmp_path / "a table"
     assert export(spark, table, options, partition_by="p.q").rows == len(rows)
-    result = [row.asDict(recursive=True) for row in read(spark, table).collect()]
-    assert sorted(result, key=lambda row: row["ä"]) == rows
+    read_rows = [row.asDict(recursive=True) for row in read(spark, table).collect()]
+    assert sorted(read_rows, key=lambda row: row["ä"]) == rows

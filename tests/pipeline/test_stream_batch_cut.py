@@ -105,12 +105,12 @@ def reader_of(kind: str, broker: WireBroker, folder: Path, **options: str) -> Br
 
 def cut_of(reader: BrokerStreamReader, end: Json) -> Bounds:
     """Return partition, start and end of the ranges of each task of the first batch."""
-    result: Bounds = []
+    bounds: Bounds = []
     for task in reader.partitions(reader.initialOffset(), end):
         own: Any = getattr(task, "planned", task)
-        result.append([(r.partition.partition, r.start_offset, r.end_offset) for r in own.ranges])
+        bounds.append([(r.partition.partition, r.start_offset, r.end_offset) for r in own.ranges])
     reader.stop()
-    return result
+    return bounds
 
 
 @pytest.fixture(params=["spindle", "spindle-segments"])

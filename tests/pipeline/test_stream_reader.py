@@ -84,12 +84,12 @@ class Stream:
 
     def rows(self, start: Json, end: Json) -> list[tuple[str, int, int]]:
         """Return the rows of a batch as its tasks read them, with copies of the reader."""
-        result = []
+        places = []
         for task in self.reader.partitions(start, end):
             for batch in pickle.loads(pickle.dumps(self.reader)).read(task):
                 rows = batch.to_pylist()
-                result += [(row["topic"], row["partition"], row["offset"]) for row in rows]
-        return sorted(result)
+                places += [(row["topic"], row["partition"], row["offset"]) for row in rows]
+        return sorted(places)
 
     def batch(self) -> list[tuple[str, int, int]]:
         return self.rows(*self.plan())

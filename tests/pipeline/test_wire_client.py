@@ -469,15 +469,15 @@ def runs(of: PartitionFetcher, start: int, end: int) -> list[tuple[int, int, int
 
 
 def test_runs_are_whole_batches_without_gap(client: WireClient, broker: WireBroker) -> None:
-    result = runs(fetcher(client, broker), 0, 50)
-    assert [(start, end) for start, end, _ in result] == [
+    fetched = runs(fetcher(client, broker), 0, 50)
+    assert [(start, end) for start, end, _ in fetched] == [
         (0, 10),
         (10, 20),
         (20, 30),
         (30, 40),
         (40, 50),
     ]
-    assert {size for *_, size in result} == {len(batch(0, 10))}
+    assert {size for *_, size in fetched} == {len(batch(0, 10))}
     assert broker.versions[FetchRequest] == FetchRequest.LAST_VERSION
 
 

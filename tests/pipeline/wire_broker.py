@@ -67,15 +67,15 @@ class PartitionLog:
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Return whole batches from the one with the offset on; at least one if there is any."""
-        result = b""
+        data = b""
         for batch in self.batches:
             if read_header(batch).last_offset < max(offset, self.log_start_offset):
                 continue
-            if result and len(result) + len(batch) > max_bytes:
+            if data and len(data) + len(batch) > max_bytes:
                 # A real broker cuts its answer at a size in bytes.
-                return result + batch[: max_bytes - len(result)]
-            result += batch
-        return result
+                return data + batch[: max_bytes - len(data)]
+            data += batch
+        return data
 
 
 class WireBroker:

@@ -109,5 +109,5 @@ def test_bytes_have_no_limit_but_the_frame() -> None:
 def test_an_error_message_that_quotes_a_long_value_is_cut_to_fit(version: int) -> None:
     row = CreatePartitionsResponse.CreatePartitionsTopicResult(error_message="no: " + "ä" * 30_000)
     data = encode(CreatePartitionsResponse(results=[row]), version)
-    (result,) = decode(CreatePartitionsResponse, version, data)[0].results
-    assert result.error_message == "no: " + "ä" * 16_381
+    (decoded,) = decode(CreatePartitionsResponse, version, data)[0].results
+    assert decoded.error_message == "no: " + "ä" * 16_381

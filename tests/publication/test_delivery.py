@@ -1,10 +1,10 @@
 """Delivery to the listeners, and its order."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata_log.committed import CommittedBatch
-from spindle.publication.feed import Delivery
+from spindle.publication.feed import Delivery, SnapshotReader
 from spindle.raft.ready import LeaderAndEpoch
 
 
@@ -17,10 +17,8 @@ class Recorder:
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         self.heard += [(batch.base_offset, batch.last_offset) for batch in batches]
 
-    def read_snapshot(
-        self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]
-    ) -> list[CommittedBatch]:
-        return list(batches)
+    def begin_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotReader:
+        raise NotImplementedError
 
     def on_snapshot(self, snapshot_id: OffsetAndEpoch, content: list[CommittedBatch]) -> None:
         self.heard.append((snapshot_id, len(content)))

@@ -1,13 +1,19 @@
 """The loader: publications, metadata transactions, snapshots, and when snapshots are made."""
 
 import pytest
-from metadata_history import image_of, uuid
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from metadata_history import history, image_of, uuid
 
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ids import OffsetAndEpoch
+from spindle.metadata.delta import MetadataDelta
+from spindle.metadata.image import EMPTY_IMAGE
+from spindle.metadata.local_changes import local_changes
 from spindle.metadata.snapshot import snapshot_records
 from spindle.metadata_log.committed import CommittedBatch
-from spindle.metadata_log.encoding import encode_records
+from spindle.metadata_log.encoding import encode_image, encode_records
+from spindle.metadata_log.snapshots import SnapshotBatch
 from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata_records import (
     AbortTransactionRecord,
@@ -17,7 +23,7 @@ from spindle.protocol.messages.metadata_records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from spindle.publication.loader import MetadataLoader, Publication
+from spindle.publication.loader import MetadataLoader, Publication, initial_publication
 from spindle.publication.snapshot_generator import SnapshotGenerator
 
 
@@ -118,7 +124,7 @@ def test_a_snapshot_replaces_everything_also_an_open_transaction() -> None:
     log = Log()
     log.commit(A, BeginTransactionRecord(), B)
     state = image_of([C, RegisterBrokerRecord(broker_id=1, broker_epoch=5)])
-    batch = CommittedBatch(0, 1, 4, 777, 0, list(snapshot_records(state)))
+    batch = SnapshotBatch(0, 777, list(encode_records(snapshot_records(state))))
     published = log.loader.load_snapshot(OffsetAndEpoch(90, 4), [batch])
     assert log.topics == ["c"]
     assert not log.loader.is_in_transaction
@@ -126,6 +132,39 @@ def test_a_snapshot_replaces_everything_also_an_open_transaction() -> None:
     assert published.image.provenance.last_offset == 89
     assert published.image.cluster.brokers[1].register_offset == 89
     assert list(published.delta.topics.deleted) == [uuid(1)]
+
+
+def test_a_snapshot_read_before_another_commit_is_not_taken() -> None:
+    log = Log()
+    content = log.loader.begin_snapshot(OffsetAndEpoch(90, 4)).complete()
+    log.commit(A)
+    with pytest.raises(AssertionError, match="image has changed"):
+        log.loader.take_snapshot(content)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000))
+def test_a_snapshot_gives_the_image_that_it_was_made_of(seed: int) -> None:
+    image = image_of(history(seed, 80))
+    batch = SnapshotBatch(0, 777, list(encode_image(image)))
+    loaded = MetadataLoader().load_snapshot(OffsetAndEpoch(90, 4), [batch]).image
+    loaded.check()
+    assert loaded.topics == image.topics
+    assert loaded.configs == image.configs
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000))
+def test_a_start_from_an_image_is_a_start_from_all_its_records(seed: int) -> None:
+    image = image_of(history(seed, 80))
+    started = initial_publication(image).delta
+    replayed = MetadataDelta(EMPTY_IMAGE)
+    for record in snapshot_records(image):
+        replayed.replay(record, image.provenance.last_offset)
+    replayed.apply(image.provenance)
+    for broker_id in (*image.cluster.brokers, 99):
+        assert local_changes(started, broker_id) == local_changes(replayed, broker_id)
+    assert started.configs.changed == replayed.configs.changed
 
 
 def _publication(log: Log, size_bytes: int = 50) -> Publication:

@@ -1,7 +1,7 @@
 """The driver: a quorum of one on a real directory, listeners, snapshots, faults."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -19,6 +19,7 @@ from spindle.metadata_log.committed import CommittedBatch, decode_batches
 from spindle.metadata_log.encoding import encode_records
 from spindle.metadata_log.metadata_log import MetadataLog, RetentionSettings
 from spindle.metadata_log.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
+from spindle.metadata_log.snapshots import SnapshotBatch
 from spindle.protocol.message import Message
 from spindle.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -34,6 +35,7 @@ from spindle.protocol.messages.metadata_records import (
     TopicRecord,
 )
 from spindle.protocol.messages.raft_records import LeaderChangeMessage
+from spindle.protocol.metadata_frame import parse_frame
 from spindle.protocol.records.batch import batches
 from spindle.raft import requests
 from spindle.raft.kraft_records import read_control_records
@@ -63,6 +65,19 @@ class NoPeers:
         """Nothing is open."""
 
 
+class RecordedSnapshot:
+    """The records of a snapshot."""
+
+    def __init__(self) -> None:
+        self._records: list[Message] = []
+
+    def replay(self, batch: SnapshotBatch) -> None:
+        self._records += [parse_frame(value)[0] for value in batch.values]
+
+    def complete(self) -> list[Message]:
+        return self._records
+
+
 class Recorder:
     """A listener that notes what it hears; `wait_for` waits until it has heard enough."""
 
@@ -79,10 +94,8 @@ class Recorder:
             self.records += batch.records
         self._changed.set()
 
-    def read_snapshot(
-        self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]
-    ) -> list[Message]:
-        return [record for batch in batches for record in batch.records]
+    def begin_snapshot(self, snapshot_id: OffsetAndEpoch) -> "RecordedSnapshot":
+        return RecordedSnapshot()
 
     def on_snapshot(self, snapshot_id: OffsetAndEpoch, content: list[Message]) -> None:
         self.snapshots.append(snapshot_id)

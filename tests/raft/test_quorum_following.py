@@ -375,10 +375,10 @@ def test_a_voter_with_another_address_reports_it_to_the_leader() -> None:
     node.answer(the_fetch(node), fetched())
     node.step(RequestFailed(the_fetch(node).request_id))
     node.wait(100)
-    (result,) = node.sent(UpdateRaftVoterRequest)
-    assert result[1].voter_id == 1
-    assert [at.port for at in result[1].listeners] == [9008]
-    node.answer(result[0], UpdateRaftVoterResponse())
+    (sent,) = node.sent(UpdateRaftVoterRequest)
+    assert sent[1].voter_id == 1
+    assert [at.port for at in sent[1].listeners] == [9008]
+    node.answer(sent[0], UpdateRaftVoterResponse())
     assert isinstance(node.sent_to(3).message, FetchRequest)
 
 
@@ -397,9 +397,9 @@ def test_a_controller_joins_by_itself_where_that_is_set() -> None:
     request = the_fetch(node)
     node.now_ms += 2000
     node.answer(request, fetched())
-    (result,) = node.sent(AddRaftVoterRequest)
-    assert (result[1].voter_id, result[1].voter_directory_id) == key(1)
-    assert not result[1].ack_when_committed
+    (sent,) = node.sent(AddRaftVoterRequest)
+    assert (sent[1].voter_id, sent[1].voter_directory_id) == key(1)
+    assert not sent[1].ack_when_committed
 
 
 def test_a_controller_with_a_new_disk_removes_its_former_self_first() -> None:
@@ -411,5 +411,5 @@ def test_a_controller_with_a_new_disk_removes_its_former_self_first() -> None:
     request = the_fetch(node)
     node.now_ms += 2000
     node.answer(request, fetched())
-    (result,) = node.sent(RemoveRaftVoterRequest)
-    assert (result[1].voter_id, result[1].voter_directory_id) == (1, b"o" * 16)
+    (sent,) = node.sent(RemoveRaftVoterRequest)
+    assert (sent[1].voter_id, sent[1].voter_directory_id) == (1, b"o" * 16)

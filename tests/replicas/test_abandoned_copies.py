@@ -58,11 +58,11 @@ async def described(broker: MovingBroker) -> list[tuple[str, int, list[tuple[boo
 def lose(broker: MovingBroker, path: str) -> None:
     """Replace a disk by an empty one."""
     for name in broker.disks.list_directory(path):
-        result = f"{path}/{name}"
-        if broker.disks.is_directory(result):
-            broker.disks.remove_tree(result)
+        lost_path = f"{path}/{name}"
+        if broker.disks.is_directory(lost_path):
+            broker.disks.remove_tree(lost_path)
         else:
-            broker.disks.remove(result)
+            broker.disks.remove(lost_path)
 
 
 async def test_a_copy_takes_the_place_of_an_offline_log_once_nobody_counts_on_it() -> None:

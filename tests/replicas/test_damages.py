@@ -28,7 +28,7 @@ def test_damage_is_known_until_the_log_is_another_one() -> None:
     damage = CorruptLog(log.segments.first.path, 0, "length 5")
     s.replicas.damages.note(log, damage)
     assert findings(s) == [Damage(WHERE, 1, str(damage))]
-    partition.log = s.directories[0].store.begin_anew(log, bytes(16), 0)
+    partition.log = s.directories[0].store.replace_with_empty(log, bytes(16), 0)
     assert findings(s) == []
 
 

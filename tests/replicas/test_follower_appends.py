@@ -39,8 +39,8 @@ def results(*logs: Any) -> list[list[Any]]:
 
 def test_a_log_with_malformed_bytes_fails_alone() -> None:
     damage = CorruptLog("/d/t-0/x", 7, "garbage")
-    for result in results(FakeLog(), FakeLog(damage), FakeLog()):
-        assert result == ["done", damage, "done"]
+    for outcomes in results(FakeLog(), FakeLog(damage), FakeLog()):
+        assert outcomes == ["done", damage, "done"]
 
 
 def test_an_error_of_the_disk_fails_all() -> None:

@@ -18,7 +18,8 @@ from moving_broker import (
 
 from spindle.common.ids import OffsetAndEpoch
 from spindle.common.uuids import DIRECTORY_LOST
-from spindle.disks.directory_store import DeletedLog, DirectoryStore
+from spindle.disks.deleted_log import DeletedLog
+from spindle.disks.directory_store import DirectoryStore
 from spindle.log.formats.names import deleted_directory
 
 LEADER = 2
@@ -38,8 +39,8 @@ async def follower() -> MovingBroker:
     return broker
 
 
-def begin_anew(store: DirectoryStore) -> None:
-    store.begin_anew(store.logs[WHERE], (7).to_bytes(16, "big"), NOW_MS)
+def replace_with_empty(store: DirectoryStore) -> None:
+    store.replace_with_empty(store.logs[WHERE], (7).to_bytes(16, "big"), NOW_MS)
 
 
 @pytest.mark.parametrize("power_left", range(0, 60, 3))
@@ -51,7 +52,7 @@ async def test_a_kill_while_the_log_is_put_aside_leaves_the_former_log_or_the_ne
     broker.disks.power_left = power_left
     executor = directory.executor
     assert isinstance(executor, InlineExecutor)
-    executor.submit_nowait(begin_anew, directory.store)
+    executor.submit_nowait(replace_with_empty, directory.store)
     await asyncio.sleep(0)
     broker.disks.power_left = None
     await broker.stop()
@@ -67,7 +68,7 @@ async def test_a_kill_while_the_log_is_put_aside_leaves_the_former_log_or_the_ne
 async def test_a_former_log_beside_a_new_one_stays_until_the_replica_is_in_sync() -> None:
     broker = await follower()
     directory = broker.directories[0]
-    await directory.executor.submit(begin_anew, directory.store)
+    await directory.executor.submit(replace_with_empty, directory.store)
     await broker.stop()
     again = await MovingBroker(broker.disks, broker.cluster, uuids=count(10**6)).start()
     again.expire()
@@ -90,7 +91,7 @@ async def test_the_former_log_stays_if_an_unclean_election_chose_a_new_one_that_
 ) -> None:
     broker = await follower()
     directory = broker.directories[0]
-    await directory.executor.submit(begin_anew, directory.store)
+    await directory.executor.submit(replace_with_empty, directory.store)
     await broker.feed("0")
     await broker.stop()
     again = await MovingBroker(broker.disks, broker.cluster, uuids=count(10**6)).start()
@@ -134,7 +135,7 @@ async def test_a_former_log_stays_if_the_other_disk_fails_while_its_end_is_read(
 async def test_no_log_is_created_elsewhere_while_the_directory_of_a_rebuild_is_offline() -> None:
     broker = await follower()
     directory = broker.directories[0]
-    await directory.executor.submit(begin_anew, directory.store)
+    await directory.executor.submit(replace_with_empty, directory.store)
     await broker.stop()
     again = MovingBroker(broker.disks, broker.cluster, uuids=count(10**6))
     again.directories[0].executor.fail("dead")
@@ -150,7 +151,7 @@ async def test_a_log_that_was_put_back_has_its_records_after_a_restart() -> None
     broker = await follower()
     store = broker.directories[0].store
     former = store.logs[WHERE]
-    begin_anew(store)
+    replace_with_empty(store)
     new = store.logs[WHERE]
     new.append_as_leader(bytearray(batch("x")), 0, NOW_MS)
     store.put_former_back(former, new, (8).to_bytes(16, "big"), NOW_MS)

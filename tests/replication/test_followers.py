@@ -225,14 +225,14 @@ def test_pauses_grow_up_to_the_backoff_until_it_works_again() -> None:
 
     def pauses() -> list[int]:
         leader.errors[0] = ErrorCode.UNKNOWN_TOPIC_ID
-        result = []
+        pauses_ms = []
         for _ in range(7):
             follower.round(leader)
             wake_ms = follower.fetcher.wake_ms
             assert wake_ms is not None
-            result.append(wake_ms - follower.now_ms)
+            pauses_ms.append(wake_ms - follower.now_ms)
             follower.now_ms = wake_ms
-        return result
+        return pauses_ms
 
     assert pauses() == [62, 124, 248, 496, 992, 1000, 1000]
     leader.errors.clear()

@@ -39,11 +39,11 @@ async def refused_batches_tell_the_log_start(client: Client) -> None:
     part = await client.produce(
         "two", 0, batch_of(b"x", producer_id=7, producer_epoch=0, base_sequence=9)
     )
-    result = part.error_code, part.log_start_offset, part.error_message
-    assert result == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0, None)
+    answered = part.error_code, part.log_start_offset, part.error_message
+    assert answered == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0, None)
     part = await client.produce("two", 0, batch_of(b"x")[:-1] + b"~")
-    result = part.error_code, part.log_start_offset, part.error_message
-    assert result == (ErrorCode.CORRUPT_MESSAGE, -1, None)
+    answered = part.error_code, part.log_start_offset, part.error_message
+    assert answered == (ErrorCode.CORRUPT_MESSAGE, -1, None)
 
 
 async def transactions_need_their_coordinator(client: Client) -> None:

@@ -85,9 +85,9 @@ def test_a_logical_volume_has_the_health_of_all_its_disks(tmp_path: Path) -> Non
     ],
 )
 def test_an_answer_without_figures_claims_nothing(tmp_path: Path, answer: dict[str, Any]) -> None:
-    result = sysfs(tmp_path, "sda")
+    root = sysfs(tmp_path, "sda")
     (tmp_path / "devices" / "sda" / "device" / "ioerr_cnt").write_text("many")
-    assert read_health(str(tmp_path), result, answering(sda=answer)) == DeviceHealth("sda")
+    assert read_health(str(tmp_path), root, answering(sda=answer)) == DeviceHealth("sda")
 
 
 def test_a_directory_without_a_block_device_has_no_health(tmp_path: Path) -> None:

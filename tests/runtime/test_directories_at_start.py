@@ -119,9 +119,9 @@ async def test_a_directory_that_fails_at_the_start_is_offline_and_hinders_no_oth
     try:
         async with connected(node) as client:
             assert await offline_paths(client) == ["disk2"]
-            result = await leaders(client, "t")
-            assert result[gone] == -1
-            assert [leader for p, leader in enumerate(result) if p != gone] == [1, 1]
+            leader_ids = await leaders(client, "t")
+            assert leader_ids[gone] == -1
+            assert [leader for p, leader in enumerate(leader_ids) if p != gone] == [1, 1]
     finally:
         await node.stop()
     # The directory is back: its records are, too.

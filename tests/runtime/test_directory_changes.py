@@ -29,8 +29,8 @@ async def test_an_added_directory_is_formatted_registered_and_used(tmp_path: Pat
         assert node.publisher.image.cluster.brokers[1].epoch == epoch
         assert "cluster.id=4L6g3nShT-eMCtK--X86sw" in (new / "meta.properties").read_text()
         await client.create_topic("t", 4)
-        result = await described(client)
-        assert sum(len(t.partitions) for t in result[str(new)].topics) == 2
+        by_path = await described(client)
+        assert sum(len(t.partitions) for t in by_path[str(new)].topics) == 2
         assert await log_dirs(client) == [str(home.directories[0]), str(new)]
         again = await add(client, new)
         assert again.error_code == ErrorCode.INVALID_REQUEST

@@ -145,11 +145,11 @@ class Controllers:
 
 def changes(directory: Path) -> list[list[tuple[Any, ...]]]:
     """Return the changes of leader, voters and controllers in a metadata log, by batch."""
-    result = [
+    batches = [
         [change for change in map(_change, records) if change]
         for _, _, records in logged_batches(directory)
     ]
-    return [batch for batch in result if batch]
+    return [batch for batch in batches if batch]
 
 
 def _change(record: Message) -> tuple[Any, ...] | None:

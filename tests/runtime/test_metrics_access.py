@@ -32,11 +32,11 @@ async def test_metrics_with_a_user_are_for_that_user_alone(tmp_path: Path) -> No
     async with running(home.format()) as node:
         assert node.metrics_server is not None
         port = node.metrics_server.port
-        result = {}
+        statuses = {}
         for who in ("", "prom:se:cret", "prom:wrong", "prom", ":", "\u00fc"):
             code = base64.b64encode(who.encode()).decode()
-            result[who] = await status(port, "/metrics", f"Basic {code}")
-        assert result == {**dict.fromkeys(result, 401), "prom:se:cret": 200}
+            statuses[who] = await status(port, "/metrics", f"Basic {code}")
+        assert statuses == {**dict.fromkeys(statuses, 401), "prom:se:cret": 200}
         for header in ("Basic", "Basic %%%", "Bearer x", ""):
             assert await status(port, "/metrics", header) == 401
         assert await status(port, "/metrics") == 401

@@ -95,14 +95,14 @@ def test_a_dynamic_value_changes_the_users_of_plain_and_a_malformed_one_does_not
         resource = ConfigResource(BROKER_RESOURCE, "1")
         image = replace(image, configs=ConfigsImage({resource: values}))
 
-    result = [may_log_in("alice")]
+    allowed = [may_log_in("alice")]
     configure(**{JAAS: module("bob")})
-    result += [may_log_in("alice"), may_log_in("bob")]
+    allowed += [may_log_in("alice"), may_log_in("bob")]
     configure(**{JAAS: "hunter2"})
-    result += [may_log_in("bob"), may_log_in("bob")]
+    allowed += [may_log_in("bob"), may_log_in("bob")]
     configure()
-    result += [may_log_in("alice"), may_log_in("bob")]
-    assert result == [True, False, True, True, True, True, False]
+    allowed += [may_log_in("alice"), may_log_in("bob")]
+    assert allowed == [True, False, True, True, True, True, False]
     (refusal,) = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]
     assert JAAS in refusal
     assert "hunter2" not in refusal

@@ -6,7 +6,7 @@ import pytest
 from node_harness import Home, running
 
 from spindle.common.errors import ConfigError
-from spindle.local.formatting.checkpoints import bootstrap_snapshot
+from spindle.local.formatting.directories import bootstrap_snapshot
 from spindle.protocol.messages.metadata_records import FeatureLevelRecord
 
 SNAPSHOT = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"

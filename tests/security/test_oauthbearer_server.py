@@ -38,8 +38,8 @@ def answers(validate: ValidateToken, *messages: bytes) -> list[bytes] | LoggedIn
         try:
             answers.append(exchange.send(message))
         except StopIteration as end:
-            result: LoggedIn = end.value
-            return result
+            logged_in: LoggedIn = end.value
+            return logged_in
     return answers
 
 

@@ -296,8 +296,8 @@ def test_a_sender_without_the_right_gets_no_errors_of_values(services: BrokerSer
     for name, key, value in asked:
         assert incremental(services, change(BROKER, name, key, value)) == [refused]
         request = AlterConfigsRequest(resources=[replaced(BROKER, name, key, value)])
-        (result,) = asyncio.run(alter_configs(services, context(33), request)).responses
-        assert (result.error_code, result.error_message) == refused
+        (answered,) = asyncio.run(alter_configs(services, context(33), request)).responses
+        assert (answered.error_code, answered.error_message) == refused
     assert forwarded(services) == []
 
 

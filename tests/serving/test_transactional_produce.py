@@ -233,10 +233,10 @@ def test_errors_of_the_coordinator_by_version(
     s.coordinator.codes[TOPIC] = ErrorCode[told]
     token = s.ask("a", version=version)
     s.pass_time(1_000)
-    result = s.produced(token)
+    produced = s.produced(token)
     expected = old if version < 11 else abortable if version < 12 else adding
-    assert code_of(result).name == expected
-    assert (result.base_offset, result.log_start_offset) == (-1, -1)
+    assert code_of(produced).name == expected
+    assert (produced.base_offset, produced.log_start_offset) == (-1, -1)
     assert s.partition().log.log_end_offset == 0
 
 
@@ -250,8 +250,8 @@ def test_a_fenced_epoch_is_refused_without_asking_the_coordinator() -> None:
 def test_plain_records_inside_a_transaction_are_refused() -> None:
     s = TransactionScenario()
     s.send("a", 0)
-    result = s.produce("b", producer_id=PRODUCER, producer_epoch=0, base_sequence=1)
-    assert code_of(result) == ErrorCode.INVALID_TXN_STATE
+    produced = s.produce("b", producer_id=PRODUCER, producer_epoch=0, base_sequence=1)
+    assert code_of(produced) == ErrorCode.INVALID_TXN_STATE
 
 
 def test_acks_0_that_is_not_verified_closes_the_connection() -> None:

@@ -6,9 +6,9 @@ from documents.plots import RESULTS, Figure, figures, plot, plots_page
 
 
 def test_the_results_have_figures() -> None:
-    result = figures(RESULTS.read_text())
-    assert len(result) > 50
-    assert all(figure.ratio > 0 for figure in result)
+    in_results = figures(RESULTS.read_text())
+    assert len(in_results) > 50
+    assert all(figure.ratio > 0 for figure in in_results)
     assert plots_page().count("<svg") >= 3
 
 

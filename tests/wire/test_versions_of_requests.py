@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 from peers.node import Node
 from raw_wire import UNSUPPORTED_VERSION, Connection, connect
+from waiting import wait_until
 
 from spindle.protocol.api import (
     APIS,
@@ -22,6 +23,7 @@ from spindle.protocol.codec import decode, encode
 from spindle.protocol.framing import request_prefix
 from spindle.protocol.message import Message
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from spindle.protocol.messages.find_coordinator import FindCoordinatorResponse
 
 CLIENT: Final = {"client_software_name": "raw", "client_software_version": "1"}
 BODIES: Final[dict[ApiKey, dict[str, Any]]] = {
@@ -44,6 +46,7 @@ BODIES: Final[dict[ApiKey, dict[str, Any]]] = {
     ApiKey.DESCRIBE_CLUSTER: {},
 }
 """Requests that change nothing, and whose answers do not change with the time."""
+FIND: Final[dict[ApiKey, dict[str, Any]]] = {ApiKey.FIND_COORDINATOR: {"key": "g"}}
 FUTURE: Final = 99
 FAR_FUTURE: Final = 32767
 
@@ -63,7 +66,7 @@ def answer_of(connection: Connection, key: ApiKey, version: int) -> tuple[int, M
 
 def request(key: ApiKey, version: int, correlation_id: int) -> bytes:
     kind = request_class(key)
-    body = encode(kind(**BODIES[key]), min(version, kind.LAST_VERSION))
+    body = encode(kind(**(BODIES | FIND)[key]), min(version, kind.LAST_VERSION))
     framed = request_prefix(key, version, correlation_id, "raw") + body
     return pack(">i", len(framed)) + framed
 
@@ -77,9 +80,23 @@ def every_version() -> list[tuple[ApiKey, int]]:
     return [*pairs, *[(ApiKey.API_VERSIONS, FUTURE)] * 3]
 
 
+def wait_for_coordinator(node: Node) -> None:
+    """Let the node create the topic of the groups, without which a group request waits."""
+    with connect(node) as connection:
+        wait_until(lambda: error_of_find(connection) == 0, "a group has a coordinator")
+
+
+def error_of_find(connection: Connection) -> int:
+    connection.send(request(ApiKey.FIND_COORDINATOR, 0, 1))
+    answer = answer_of(connection, ApiKey.FIND_COORDINATOR, 0)[1]
+    assert isinstance(answer, FindCoordinatorResponse)
+    return answer.error_code
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_each_request_of_a_connection_may_have_another_version(node: Node, seed: int) -> None:
     """The answers are those of connections with one request each, in order."""
+    wait_for_coordinator(node)
     pairs = every_version()
     alone = {}
     for pair in pairs:

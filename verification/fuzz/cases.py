@@ -114,7 +114,7 @@ class CaseMaker:
             request = Values(random, self._known).message(request_class(key), version)
             client_id = "c" * 32_767 if random.random() < 0.02 else "fuzz"
             prefix = request_prefix(key, version, correlation_id, client_id)
-            payload = _stretched(random, prefix + encode(request, version))
+            payload = _with_longer_string(random, prefix + encode(request, version))
             if self._may_be_sent(payload):
                 is_silent = isinstance(request, ProduceRequest) and request.acks == 0
                 return payload, Sent(key, version, correlation_id, not is_silent)
@@ -157,7 +157,7 @@ class CaseMaker:
         return Case(number, "noise", random.randbytes(64))
 
 
-def _stretched(random: Random, payload: bytes) -> bytes:
+def _with_longer_string(random: Random, payload: bytes) -> bytes:
     """Return the payload, sometimes with a compact string that is longer than allowed."""
     start = payload.find(_LONG_STRING)
     if start < 0 or random.random() < 0.5:

@@ -24,8 +24,7 @@ from spindle.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
 )
 from spindle.testing.cluster.cluster import Cluster
-from spindle.testing.cluster.disk import Disk
-from spindle.testing.cluster.node import NodeHandle
+from spindle.testing.cluster.node import Disk, NodeHandle
 from verification.rehearsal.schedule import Episode, FaultStep, PlannedFault
 
 _IN_SYNC_S: Final = 90.0
@@ -222,8 +221,7 @@ class Conductor:
             if not node.is_running:
                 for disk in node.disks:
                     _format_if_new(disk)
-                node.start()
-        self._cluster.await_ready(self._cluster.nodes)
+        self._cluster.start()
 
     def _bring_back(self, node: NodeHandle, *, brings_online: bool) -> None:
         """Bring back offline directories of a node, or a node that the others do not know.

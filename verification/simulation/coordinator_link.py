@@ -42,6 +42,11 @@ class CoordinatorLink:
             self._coordinator = None
             return None
 
+    @property
+    def broker_id(self) -> int | None:
+        """The broker that answers; None while it has to be found."""
+        return None if self._coordinator is None else self._coordinator.id
+
     def forget(self) -> None:
         """Find the coordinator again."""
         self._coordinator = None

@@ -30,10 +30,10 @@ class HeldMetadata:
         self._chance = chance
         self._held: list[CommittedBatch] = []
         self._commit = publisher.on_commit
-        self._snapshot = publisher.on_snapshot
+        self._begin_snapshot = publisher.begin_snapshot
         self._leader_change = publisher.on_leader_change
         publisher.on_commit = self.on_commit
-        publisher.on_snapshot = self.on_snapshot
+        publisher.begin_snapshot = self.begin_snapshot
         publisher.on_leader_change = self.on_leader_change
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
@@ -45,9 +45,10 @@ class HeldMetadata:
         else:
             self._commit(batches)
 
-    def on_snapshot(self, snapshot_id: Any, content: Any) -> None:
-        self._release()
-        self._snapshot(snapshot_id, content)
+    def begin_snapshot(self, snapshot_id: Any) -> Any:
+        """Drop the held batches: the snapshot covers them, and is the next step of the image."""
+        self._held = []
+        return self._begin_snapshot(snapshot_id)
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Release first: a leader must know everything before its epoch."""

@@ -108,7 +108,8 @@ def _elect_only(original: Function) -> Function:
 
     def directory_failed(self: Any, broker_id: int, directory: Any) -> None:
         led = broker_changes.partitions_where(
-            self._image, lambda p: p.leader == broker_id and p.directory(broker_id) == directory
+            self._image.topics.by_id.values(),
+            lambda p: p.leader == broker_id and p.directory(broker_id) == directory,
         )
         self.update(led, remove=broker_id)
 
@@ -119,7 +120,9 @@ def _take_whole_broker(original: Function) -> Function:
     """After the failure of a directory, take all replicas of the broker out."""
 
     def directory_failed(self: Any, broker_id: int, directory: Any) -> None:
-        hosted = broker_changes.partitions_where(self._image, lambda p: broker_id in p.replicas)
+        hosted = broker_changes.partitions_where(
+            self._image.topics.by_id.values(), lambda p: broker_id in p.replicas
+        )
         self.update(hosted, remove=broker_id)
 
     return directory_failed
@@ -208,7 +211,7 @@ def _leave_at_once(original: Function) -> Function:
 
 def _trust_entries(original: Function) -> Function:
     """Take a log for one without records if no checkpoint has an entry, even if all were lost."""
-    return lambda self, where: where in self.missing_at_start
+    return lambda self, where, topic_id: self.has_records_missing(where, topic_id)
 
 
 DISK_MUTANTS: Final[dict[str, Mutant]] = {

@@ -17,7 +17,7 @@ from spindle.log.formats.checkpoints import (
     RECOVERY_POINTS,
     read_offset_checkpoint,
 )
-from spindle.log.formats.names import LOG_SUFFIX, DirectoryKind, parse_directory_name
+from spindle.log.formats.names import LOG_SUFFIX, LogKind, parse_directory_name
 from verification.simulation.cluster import SimulatedCluster, SimulatedNode
 from verification.simulation.disk import SimulatedDisks
 from verification.simulation.invariants import Invariants
@@ -182,6 +182,6 @@ def _is_current(disks: SimulatedDisks, directory: str, name: str) -> bool:
     if not disks.is_directory(f"{directory}/{name}"):
         return False
     try:
-        return parse_directory_name(name).kind is DirectoryKind.CURRENT
+        return parse_directory_name(name).kind is LogKind.CURRENT
     except ValueError:
         return False

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from spindle.common.uuids import Uuid
 from spindle.log.formats.names import (
-    DirectoryKind,
+    LogKind,
     current_directory,
     parse_directory_name,
     replaced_directory,
@@ -126,6 +126,6 @@ def unfinished_move(simulated: SimulatedNode, broker: BrokerServer) -> str | Non
             names = disks.list_directory(path)
         owned = {log.path for d in replicas.directories for log in d.store.future_logs.values()}
         for name in names:
-            if name.endswith(f"-{DirectoryKind.FUTURE.value}") and f"{path}/{name}" not in owned:
+            if name.endswith(f"-{LogKind.FUTURE.value}") and f"{path}/{name}" not in owned:
                 return f"{simulated} has the directory {path}/{name}, which belongs to no log"
     return None

@@ -34,7 +34,7 @@ RECORDED_SEEDS: Final = {
     "epoch kept at a fence": RecordedSeed(190),
     "epochs hidden from leaders": RecordedSeed(16),
     "fetches for former logs counted": RecordedSeed(2, draw_rebuilding),
-    "gaps not verified": RecordedSeed(78, draw_cleaning),
+    "gaps not verified": RecordedSeed(92, draw_cleaning),
     "last offsets lost by compaction": RecordedSeed(30),
     "lost checkpoints taken for a proof": RecordedSeed(8, draw_vanishing),
     "markers dropped by compaction": RecordedSeed(17),

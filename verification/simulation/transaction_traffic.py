@@ -9,7 +9,8 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, Final
 
-from spindle.common.ids import TopicPartition
+from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
+from spindle.coordinator.partitioning import partition_for
 from spindle.metadata.features import TRANSACTION_VERSION
 from spindle.protocol.sentinels import READ_COMMITTED, READ_UNCOMMITTED
 from spindle.testing.histories.checker import check
@@ -287,7 +288,16 @@ class TransactionTraffic:
                 question = self._questions
                 self._note(OffsetsAsked(_COPIERS, question))
                 offset = await stable_offset(link, _COPIERS, where, ledger)
-                if offset is not None:
+                if link.broker_id != self._coordinator_of_copiers():
+                    # As in Kafka, a former coordinator answers until it has read the metadata.
+                    link.forget()
+                elif offset is not None:
                     self._note(OffsetRead(_COPIERS, question, where, offset))
                     self._committed[where] = offset
             await asyncio.sleep(self._random.uniform(0.1, 0.5))
+
+    def _coordinator_of_copiers(self) -> int | None:
+        topic = self._metadata.newest.topics.by_name.get(OFFSETS_TOPIC)
+        if topic is None:
+            return None
+        return topic.partitions[partition_for(_COPIERS, len(topic.partitions))].leader

@@ -385,7 +385,7 @@ class TransactionalProducer:
 
 
 def payload_of(topic: Topic, record: NumberedRecord, attempt: str = "") -> Payload:
-    """Return the value of a record; the attempt tells several sendings of one record apart."""
+    """Return the value of a record; the attempt distinguishes repeated sends of one record."""
     producer = f"{record.producer}@{attempt}" if attempt else record.producer
     return Payload(uuid_text(topic.topic_id), producer, record.number)
 

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from spindle.audit.digests import STRETCH_OFFSETS, TAIL_BATCHES, DigestBuilder
+from spindle.audit.digests import OFFSETS_PER_RANGE, TAIL_BATCHES, DigestBuilder
 from spindle.columnar.header_table import BASE_OFFSET, CRC, LAST_DELTA, LEADER_EPOCH
 
 _FACTORS: Final = np.array(
@@ -21,11 +21,11 @@ def add_batches(digest: DigestBuilder, fields: Any) -> None:
         for column, factor in zip(columns, _FACTORS, strict=True):
             mixed = (mixed ^ fields[column].astype(np.uint64)) * factor
             mixed ^= mixed >> _SHIFT
-        stretches = fields[BASE_OFFSET] // STRETCH_OFFSETS
-        starts = np.flatnonzero(np.diff(stretches, prepend=stretches[0] - 1))
+        numbers = fields[BASE_OFFSET] // OFFSETS_PER_RANGE
+        starts = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))
         sums = np.add.reduceat(mixed, starts)
     last = fields[BASE_OFFSET][-TAIL_BATCHES:].tolist()
     digest.add(
-        zip(stretches[starts].tolist(), sums.tolist(), strict=True),
+        zip(numbers[starts].tolist(), sums.tolist(), strict=True),
         list(zip(last, mixed[-TAIL_BATCHES:].tolist(), strict=True)),
     )

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from spindle.audit.findings import Collector, FindingKind, Severity
 from spindle.audit.replica_place import ClosingState, ReplicaPlace
-from spindle.log.formats.names import DirectoryKind
+from spindle.log.formats.names import LogKind
 
 
 class LogRange(NamedTuple):
@@ -31,7 +31,7 @@ def check_checkpoints(findings: Collector, place: ReplicaPlace, log: LogRange) -
         findings: includes those of the log itself, because the end of a damaged log may be wrong.
     """
     said, end = place.checkpointed, log.end
-    if place.kind is not DirectoryKind.CURRENT or place.state is ClosingState.IN_USE:
+    if place.kind is not LogKind.CURRENT or place.state is ClosingState.IN_USE:
         return
     _check_log_start(findings, place, log)
     if said.recovery_point is not None and said.recovery_point > end:

@@ -24,7 +24,7 @@ from spindle.audit.workers import AuditProgress, log_bytes
 from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ConfigError
 from spindle.common.ids import TopicPartition
-from spindle.log.formats.names import DirectoryKind
+from spindle.log.formats.names import LogKind
 
 _SILENT_LEADER: Final = "the leader of its partition does not answer, which knows where it begins"
 
@@ -78,11 +78,7 @@ class ClusterAudit:
         """
         if not self._fetches_replicas:
             return []
-        seen = {
-            (place.node_id, place.partition)
-            for place in here
-            if place.kind is DirectoryKind.CURRENT
-        }
+        seen = {(place.node_id, place.partition) for place in here if place.kind is LogKind.CURRENT}
         wanted = {
             broker: [place for place in places if (broker, place.place.partition) not in seen]
             for broker, places in _reported_places(self.cluster).items()
@@ -140,7 +136,7 @@ def _reported_places(cluster: ReportedCluster) -> dict[int, list[WantedReplica]]
                 place = ReplicaPlace(
                     Path(place_on_broker(broker, directory.path, partition)),
                     partition,
-                    DirectoryKind.CURRENT,
+                    LogKind.CURRENT,
                     ClosingState.IN_USE,
                     broker,
                     is_compacted=cluster.policies.get(partition.topic),
@@ -165,7 +161,7 @@ def short_replicas(
             continue
         for place in directory.replicas:
             answer = cluster.log_dirs.get(-1 if place.node_id is None else place.node_id, "")
-            if isinstance(answer, str) or place.kind is not DirectoryKind.CURRENT:
+            if isinstance(answer, str) or place.kind is not LogKind.CURRENT:
                 continue
             for view in answer:
                 replica = view.replicas.get(place.partition)

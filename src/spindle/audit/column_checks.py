@@ -11,8 +11,7 @@ from spindle.audit.batch_checks import BatchChecks
 from spindle.audit.batch_digests import add_batches
 from spindle.audit.findings import Collector
 from spindle.audit.index_checks import OffsetIndexChecks, TimeIndexChecks
-from spindle.audit.index_files import IndexContent
-from spindle.audit.index_tails import IndexTail
+from spindle.audit.index_files import IndexContent, IndexTail
 from spindle.audit.producer_scan import ProducerNotes
 from spindle.audit.record_checks import PackedBatch, RecordChecks
 from spindle.audit.segment_part import Marker, SegmentBatches

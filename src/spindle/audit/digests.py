@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-STRETCH_OFFSETS: Final = 4096
+OFFSETS_PER_RANGE: Final = 4096
 TAIL_BATCHES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class LogDigest:
-    """The sums by range: range n holds the offsets [n, n + 1) * STRETCH_OFFSETS.
+    """The sums by range: range n holds the offsets [n, n + 1) * OFFSETS_PER_RANGE.
 
     Attributes:
         tail: (base offset, digest) of the last batches, so that the sum of a range is known up to
@@ -24,18 +24,20 @@ class LogDigest:
     sums: dict[int, int]
     tail: tuple[tuple[int, int], ...] = ()
 
-    def sum_until(self, stretch: int, end: int) -> int | None:
+    def sum_until(self, number: int, end: int) -> int | None:
         """Return the sum of the batches of a range that begin before an offset.
 
         None if unknown: more batches follow the offset than `tail` has.
         """
-        total = self.sums.get(stretch, 0)
-        if end >= (stretch + 1) * STRETCH_OFFSETS:
+        total = self.sums.get(number, 0)
+        if end >= (number + 1) * OFFSETS_PER_RANGE:
             return total
         if len(self.tail) == TAIL_BATCHES and self.tail[0][0] > end:
             return None
         behind = sum(
-            mixed for base, mixed in self.tail if end <= base and base // STRETCH_OFFSETS == stretch
+            mixed
+            for base, mixed in self.tail
+            if end <= base and base // OFFSETS_PER_RANGE == number
         )
         return (total - behind) % 2**64
 
@@ -54,8 +56,8 @@ class DigestBuilder:
             sums: (range, sum of its batches); a range may be repeated.
             tail: (base offset, digest) of the last `TAIL_BATCHES` of them, or of all.
         """
-        for stretch, value in sums:
-            self._sums[stretch] = (self._sums.get(stretch, 0) + value) % 2**64
+        for number, value in sums:
+            self._sums[number] = (self._sums.get(number, 0) + value) % 2**64
         self._tail = [*self._tail, *tail][-TAIL_BATCHES:]
 
     def take(self, digest: LogDigest) -> None:

@@ -11,8 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from spindle.audit.findings import Collector, FindingKind
-from spindle.audit.index_files import IndexContent
-from spindle.audit.index_tails import LOST_ENTRIES, IndexTail
+from spindle.audit.index_files import LOST_ENTRIES, IndexContent, IndexTail
 from spindle.audit.segment_scan import SegmentScan
 from spindle.audit.sound_walk import SoundPrefix
 from spindle.columnar.header_table import BASE_OFFSET, LAST_DELTA, MAX_TIMESTAMP, POSITION

@@ -26,16 +26,16 @@ from spindle.log.formats.names import (
     LOG_SUFFIX,
     PARTITION_METADATA,
     PASSED_OVER,
-    DirectoryKind,
+    LogKind,
     parse_directory_name,
 )
 from spindle.log.formats.partition_metadata import read_partition_metadata
 from spindle.protocol.sentinels import NO_BROKER_EPOCH
 
-_AUDITED: tuple[DirectoryKind, ...] = (
-    DirectoryKind.CURRENT,
-    DirectoryKind.FUTURE,
-    DirectoryKind.STRAY,
+_AUDITED: tuple[LogKind, ...] = (
+    LogKind.CURRENT,
+    LogKind.FUTURE,
+    LogKind.STRAY,
 )
 
 
@@ -102,13 +102,13 @@ def list_log_directory(
                     path / name, partition, parsed.kind, state, node_id, offsets, is_compacted
                 )
             )
-        if parsed.kind is DirectoryKind.STRAY:
+        if parsed.kind is LogKind.STRAY:
             findings.add(
                 FindingKind.REPLICA_STRAY,
                 path / name,
                 f"the metadata does not place {partition} in this directory",
             )
-        elif parsed.kind is DirectoryKind.DELETED and state is not ClosingState.IN_USE:
+        elif parsed.kind is LogKind.DELETED and state is not ClosingState.IN_USE:
             _check_deleted(findings, path / name)
     current = {place.partition for place in replicas if place.is_current_of_topic}
     is_closed = state is ClosingState.CLOSED
@@ -222,7 +222,7 @@ def _compare_replicas(
                 f"the node has {place.partition} in {other} as well, with {same}",
             )
     for place in places:
-        if place.kind is DirectoryKind.FUTURE and place.partition not in current:
+        if place.kind is LogKind.FUTURE and place.partition not in current:
             findings.add(
                 FindingKind.FUTURE_ORPHANED,
                 place.path,

@@ -15,7 +15,7 @@ from spindle.audit.digests import DigestBuilder, LogDigest
 from spindle.audit.epoch_checks import check_epochs
 from spindle.audit.file_limits import refuse_odd_files
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
-from spindle.audit.index_tails import check_index_tails
+from spindle.audit.index_files import check_index_tails
 from spindle.audit.merge import JoinedBatches
 from spindle.audit.producer_checks import ProducerChecks, ProducerSnapshot
 from spindle.audit.replica_place import ClosingState, ReplicaPlace, state_of

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from spindle.audit.digests import STRETCH_OFFSETS
+from spindle.audit.digests import OFFSETS_PER_RANGE
 from spindle.audit.findings import AuditFinding, Collector, FindingKind
 from spindle.audit.placement import ClusterPlacement, PlacedPartition
 from spindle.audit.reference_replica import (
@@ -39,14 +39,14 @@ def compare_replicas(
             for (index, one), (other, another) in combinations(enumerate(group), 2)
             if one.place.node_id != another.place.node_id
         }
-        stretches = sorted({number for pair in pairs.values() for number in pair.different})
-        if not stretches:
+        numbers = sorted({number for pair in pairs.values() for number in pair.different})
+        if not numbers:
             _add_uncompared(findings, group)
             continue
         registered = registered_partition(placement, partition, topic_id)
         wrong: dict[int, _Wrong] = {}
-        for stretch in stretches:
-            right, offsets = _right_in(stretch, group, pairs, registered)
+        for number in numbers:
+            right, offsets = _right_in(number, group, pairs, registered)
             for index, offset in offsets.items():
                 before = wrong.get(index)
                 if before is None or (right.is_certain and not before.right.is_certain):
@@ -68,7 +68,7 @@ class _Wrong(NamedTuple):
 
 
 def _right_in(
-    stretch: int,
+    number: int,
     group: Sequence[AuditedReplica],
     pairs: Mapping[tuple[int, int], "_Comparison"],
     registered: PlacedPartition | None,
@@ -80,10 +80,10 @@ def _right_in(
     votes = [1] * len(group)
     different: dict[tuple[int, int], int] = {}
     for (index, other), comparison in pairs.items():
-        if stretch in comparison.different:
-            offset = comparison.different[stretch]
+        if number in comparison.different:
+            offset = comparison.different[number]
             different[index, other] = different[other, index] = offset
-        elif comparison.has_compared(stretch):
+        elif comparison.has_compared(number):
             votes[index] += 1
             votes[other] += 1
     right = right_replica(group, votes, different, registered)
@@ -176,10 +176,10 @@ class _Comparison(NamedTuple):
     compared: tuple[int, int]
     different: dict[int, int]
 
-    def has_compared(self, stretch: int) -> bool:
+    def has_compared(self, number: int) -> bool:
         """Return True if a range was compared; after too many differences, the others are not."""
         first, last = self.compared
-        return first <= stretch <= last
+        return first <= number <= last
 
 
 def _compare(one: AuditedReplica, another: AuditedReplica, end: int) -> _Comparison:
@@ -189,18 +189,18 @@ def _compare(one: AuditedReplica, another: AuditedReplica, end: int) -> _Compari
     starts = (one.start_offset, another.start_offset)
     end = min(one.end_offset, another.end_offset, end)
     # A range whose start is missing is compared only if both replicas have the same part.
-    start = min(starts) if starts[0] == starts[1] else max(starts) + STRETCH_OFFSETS - 1
-    first, last = start // STRETCH_OFFSETS, (end - 1) // STRETCH_OFFSETS
+    start = min(starts) if starts[0] == starts[1] else max(starts) + OFFSETS_PER_RANGE - 1
+    first, last = start // OFFSETS_PER_RANGE, (end - 1) // OFFSETS_PER_RANGE
     known = [digest.sum_until(last, end) for digest in (one.digest, another.digest)]
     if None in known:
         last -= 1  # one replica has grown far beyond the other
     different: dict[int, int] = {}
     # Most ranges of a log with a large gap have no batch.
-    for stretch in sorted(one.digest.sums.keys() | another.digest.sums.keys()):
-        if not first <= stretch <= last:
+    for number in sorted(one.digest.sums.keys() | another.digest.sums.keys()):
+        if not first <= number <= last:
             continue
-        if one.digest.sum_until(stretch, end) != another.digest.sum_until(stretch, end):
-            different[stretch] = max(stretch * STRETCH_OFFSETS, *starts)
+        if one.digest.sum_until(number, end) != another.digest.sum_until(number, end):
+            different[number] = max(number * OFFSETS_PER_RANGE, *starts)
             if len(different) == _MAX_DIFFERENT:
-                return _Comparison((first, stretch), different)
+                return _Comparison((first, number), different)
     return _Comparison((first, last), different)

@@ -11,7 +11,7 @@ from spindle.audit.file_limits import refuse_odd_file
 from spindle.columnar.directory_files import LOCK_FILE, is_in_use
 from spindle.common.ids import METADATA_TOPIC, TopicPartition
 from spindle.log.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE
-from spindle.log.formats.names import DirectoryKind
+from spindle.log.formats.names import LogKind
 
 
 class ClosingState(Enum):
@@ -52,7 +52,7 @@ class ReplicaPlace:
 
     path: Path
     partition: TopicPartition
-    kind: DirectoryKind
+    kind: LogKind
     state: ClosingState
     node_id: int | None = None
     checkpointed: CheckpointedOffsets = field(default_factory=CheckpointedOffsets)
@@ -66,7 +66,7 @@ class ReplicaPlace:
     @property
     def is_current_of_topic(self) -> bool:
         """Whether it is a current replica, no copy of a move or stray, and not the metadata log."""
-        return self.kind is DirectoryKind.CURRENT and not self.is_metadata_log
+        return self.kind is LogKind.CURRENT and not self.is_metadata_log
 
 
 def state_of(directory: Path) -> ClosingState:

@@ -203,7 +203,7 @@ def scrub_history(
     earlier = locked_file(path)
     try:
         known = {entry.path: entry for entry in _entries(earlier, path) if present(entry.path)}
-        descriptor = _written_anew(path, known)
+        descriptor = _rewritten(path, known)
     finally:
         os.close(earlier)
     try:
@@ -244,7 +244,7 @@ def _line(replica: ScrubbedReplica) -> bytes:
     return json.dumps(entry, separators=(",", ":")).encode() + b"\n"
 
 
-def _written_anew(path: Path, known: Mapping[Path, ScrubbedReplica]) -> int:
+def _rewritten(path: Path, known: Mapping[Path, ScrubbedReplica]) -> int:
     """Replace the file by one with a line for each replica; return its locked descriptor.
 
     It is locked before it is renamed, so no other audit can use it in between.

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from spindle.audit.digests import LogDigest
 from spindle.audit.findings import AuditFinding, FindingKind
-from spindle.audit.index_tails import IndexTail
+from spindle.audit.index_files import IndexTail
 from spindle.log.formats.transaction_index import AbortedTransaction
 
 NO_BATCH: Final = -1

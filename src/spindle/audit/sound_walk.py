@@ -18,8 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from spindle.audit import file_limits
 from spindle.audit.digests import TAIL_BATCHES, DigestBuilder
-from spindle.audit.index_files import IndexContent
-from spindle.audit.index_tails import LOST_ENTRIES, IndexTail
+from spindle.audit.index_files import LOST_ENTRIES, IndexContent, IndexTail
 from spindle.audit.record_checks import PackedBatch, RecordChecks
 from spindle.audit.segment_part import (
     NO_BATCH,
@@ -51,11 +50,11 @@ _UNUSUAL: Final = 3
 _INT64: Final = ctypes.c_int64
 _EPOCH_RUN: Final = Struct("=4q")
 _LAST_BATCH: Final = Struct("=6q")
-_STRETCH_SUM: Final = Struct("=qQ")
+_RANGE_SUM: Final = Struct("=qQ")
 _BATCH_DIGEST: Final = Struct("=qQ")
 _PACKED_BATCH: Final = Struct("=6q")
 _PRODUCER_SLOTS: Final = 1024
-_STRETCHES: Final = 1024
+_RANGES: Final = 1024
 _PACKED_BATCHES: Final = 1024
 _EPOCH_RUNS: Final = 256
 _TIMES_BEHIND: Final = 64
@@ -89,7 +88,7 @@ class _Walk(ctypes.Structure):
                 "run_count",
                 "behind_count",
                 "producer_count",
-                "stretch_count",
+                "range_count",
                 "packed_count",
                 "is_at_snapshot",
                 "needed_bytes",
@@ -98,7 +97,7 @@ class _Walk(ctypes.Structure):
         ("runs", ctypes.c_char * (_EPOCH_RUN.size * _EPOCH_RUNS)),
         ("times_behind", _INT64 * _TIMES_BEHIND),
         ("producers", ctypes.c_char * (_LAST_BATCH.size * _PRODUCER_SLOTS)),
-        ("stretches", ctypes.c_char * (_STRETCH_SUM.size * _STRETCHES)),
+        ("range_sums", ctypes.c_char * (_RANGE_SUM.size * _RANGES)),
         ("tail", ctypes.c_char * (_BATCH_DIGEST.size * TAIL_BATCHES)),
         ("packed", ctypes.c_char * (_PACKED_BATCH.size * _PACKED_BATCHES)),
     )
@@ -296,8 +295,8 @@ class _SoundWalk:
             at = ctypes.addressof(walk) + _Walk.producers.offset
             ctypes.memset(at, 0, _Walk.producers.size)
             walk.producer_count = 0
-        prefix.digest.add(self._rows("stretches", _STRETCH_SUM, walk.stretch_count), ())
-        walk.stretch_count = 0
+        prefix.digest.add(self._rows("range_sums", _RANGE_SUM, walk.range_count), ())
+        walk.range_count = 0
         if self._records is not None:
             for row in self._rows("packed", _PACKED_BATCH, walk.packed_count):
                 self._check_packed(self._records, *row)

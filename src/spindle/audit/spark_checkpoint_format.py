@@ -6,7 +6,7 @@ from typing import Any
 
 from spindle.audit.digests import digest_document, digest_of
 from spindle.audit.findings import AuditFinding, FindingKind
-from spindle.audit.index_tails import IndexTail
+from spindle.audit.index_files import IndexTail
 from spindle.audit.replica import SegmentTask
 from spindle.audit.segment_part import (
     BatchPart,

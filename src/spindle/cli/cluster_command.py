@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from spindle.cli.client_options import COMMAND_CONFIG, SERVERS
 from spindle.cli.failure import CommandFailed
 from spindle.cli.option_names import with_option_names
+from spindle.cli.shared_options import COMMAND_CONFIG, SERVERS
 from spindle.cli.tools.bootstrap import connect, properties_of
 from spindle.cli.tools.failures import FAILURES, failure
 from spindle.cli.tools.options import WHERE_IS_THE_CLUSTER

@@ -6,7 +6,6 @@ from spindle.cli.tools.kafka_names import FORMER_NAMES, KAFKA_TOOLS
 
 _CLI: Final = "spindle.cli"
 _ADMIN: Final = "spindle.cli.admin"
-_TOOLS: Final = "spindle.cli.tools"
 
 SECTIONS: Final = {
     "Run nodes": {
@@ -33,12 +32,15 @@ SECTIONS: Final = {
         ),
     },
     "Work on disks (-b HOST:PORT, or SPINDLE_BOOTSTRAP)": {
-        "disks": (f"{_CLI}.disks.group:disks", "Show and change log directories."),
-        "plan": (f"{_CLI}.plan.group:plan", "Plan where replicas should be, in rounds of moves."),
+        "disks": (f"{_CLI}.command_groups:disks", "Show and change log directories."),
+        "plan": (
+            f"{_CLI}.command_groups:plan",
+            "Plan where replicas should be, in rounds of moves.",
+        ),
         "drain": (f"{_CLI}.drain:drain_command", "Empty a broker or a log directory."),
         "balance": (f"{_CLI}.balance:balance_command", "Balance log directories by fill."),
         "heal": (f"{_CLI}.heal.command:heal_command", "Keep directories within limits."),
-        "history": (f"{_CLI}.history.group:history", "Record sizes, and forecast full disks."),
+        "history": (f"{_CLI}.command_groups:history", "Record sizes, and forecast full disks."),
     },
     "Administer a cluster (-b HOST:PORT, or SPINDLE_BOOTSTRAP)": {
         "configs": (f"{_ADMIN}.configs:configs", "Show and change settings of brokers and groups."),
@@ -64,7 +66,7 @@ SECTIONS: Final = {
     },
     "Coming from Apache Kafka": {
         "kafka": (
-            f"{_TOOLS}.kafka_command:kafka",
+            f"{_CLI}.command_groups:kafka",
             "Run a command with the options of Kafka's script.",
         ),
         "home": (f"{_CLI}.kafka_home.command:home", "Write a folder with Kafka's scripts."),

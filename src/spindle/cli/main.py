@@ -13,7 +13,7 @@ from spindle.cli.dialect import Dialect
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.lazy import LazyGroup
-from spindle.cli.renamed_option import RenamedOption
+from spindle.cli.shared_options import RenamedOption
 from spindle.cli.signals import interrupted_exit_code
 from spindle.cli.standard_output import (
     CLOSED,
@@ -22,6 +22,7 @@ from spindle.cli.standard_output import (
     watch_standard_output,
 )
 from spindle.common.errors import ConfigError
+from spindle.common.native import native_text
 from spindle.common.text import error_text, printable
 from spindle.local.errors import LocalError
 
@@ -32,7 +33,7 @@ _WIDTH = 100
 
 def _print_version(context: click.Context, parameter: click.Parameter, is_asked: bool) -> None:
     if is_asked and not context.resilient_parsing:
-        click.echo(f"spindle {__version__}")
+        click.echo(f"spindle {__version__}\n{native_text()}")
         context.exit()
 
 

@@ -14,7 +14,11 @@ from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.log.formats.epoch_checkpoint import decode_epoch_checkpoint
-from spindle.log.formats.names import LEADER_EPOCH_CHECKPOINT, DirectoryKind, parse_directory_name
+from spindle.log.formats.names import (
+    LEADER_EPOCH_CHECKPOINT,
+    LogKind,
+    parse_directory_name,
+)
 from spindle.log.formats.partition_metadata import read_partition_metadata
 
 LOCK_FILE: Final = ".lock"
@@ -28,7 +32,7 @@ def current_replica(name: str) -> TopicPartition | None:
         parsed = parse_directory_name(name)
     except ValueError:
         return None
-    return parsed.topic_partition if parsed.kind is DirectoryKind.CURRENT else None
+    return parsed.topic_partition if parsed.kind is LogKind.CURRENT else None
 
 
 def read_topic_id(replica: Path) -> Uuid | None:

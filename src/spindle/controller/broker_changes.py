@@ -27,10 +27,10 @@ NO_BROKER = -1
 
 
 def partitions_where(
-    image: MetadataImage, wanted: Callable[[PartitionRegistration], bool]
+    topics: Iterable[TopicImage], wanted: Callable[[PartitionRegistration], bool]
 ) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
-    """Yield all partitions that satisfy `wanted`, in the order of the image."""
-    for topic in image.topics.by_id.values():
+    """Yield the partitions of the topics that satisfy `wanted`, in order."""
+    for topic in topics:
         for partition_id, partition in topic.partitions.items():
             if wanted(partition):
                 yield topic, partition_id, partition
@@ -40,7 +40,7 @@ def has_leaderships(image: MetadataImage, broker_id: int) -> bool:
     """Return whether the broker leads any partition."""
     return any(
         partition.leader == broker_id
-        for topic in image.topics.by_id.values()
+        for topic in image.topics.with_replicas_on(broker_id)
         for partition in topic.partitions.values()
     )
 
@@ -97,7 +97,8 @@ class BrokerChangeRecords:
             )
         else:
             self.records.append(UnfenceBrokerRecord(id=broker_id, epoch=broker.epoch))
-        leaderless = partitions_where(self._image, lambda p: p.leader == NO_LEADER)
+        topics = self._image.topics.with_leaderless()
+        leaderless = partitions_where(topics, lambda p: p.leader == NO_LEADER)
         return self.update(leaderless, add=broker_id, limit=limit)
 
     def begin_controlled_shutdown(self, broker_id: int, limit: int | None = None) -> bool:
@@ -126,7 +127,10 @@ class BrokerChangeRecords:
             self._leave_isr(broker_id)
             return
         self.update(
-            partitions_where(self._image, lambda p: broker_id in p.isr or broker_id in p.elr),
+            partitions_where(
+                self._image.topics.with_replicas_on(broker_id),
+                lambda p: broker_id in p.isr or broker_id in p.elr,
+            ),
             unclean=broker_id,
         )
 
@@ -134,7 +138,7 @@ class BrokerChangeRecords:
         """Handle a failed log directory of the broker and the replicas in it (KIP-858)."""
         self.update(
             partitions_where(
-                self._image,
+                self._image.topics.with_replicas_on(broker_id),
                 lambda p: broker_id in p.replicas and p.directory(broker_id) == directory,
             ),
             remove=broker_id,
@@ -173,5 +177,6 @@ class BrokerChangeRecords:
         return True
 
     def _leave_isr(self, broker_id: int, limit: int | None = None) -> bool:
-        members = partitions_where(self._image, lambda p: broker_id in p.isr)
+        topics = self._image.topics.with_replicas_on(broker_id)
+        members = partitions_where(topics, lambda p: broker_id in p.isr)
         return self.update(members, remove=broker_id, limit=limit)

@@ -1,6 +1,6 @@
 """ElectLeaders (KIP-183, KIP-460), and the elections that the controller starts itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
@@ -41,7 +41,10 @@ def elect_leaders(
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     is_everything = request.topic_partitions is None
     if request.topic_partitions is None:
-        asked = [(name, list(t.partitions)) for name, t in image.topics.by_name.items()]
+        asked = [
+            (t.name, list(t.partitions) if t.counts.leaderless or t.counts.not_preferred else [])
+            for t in image.topics.by_id.values()
+        ]
     else:
         asked = [(entry.topic, list(entry.partitions)) for entry in request.topic_partitions]
     changes = PartitionChanges(image, context.settings)
@@ -103,6 +106,7 @@ def balance_leaders(image: MetadataImage, settings: ControllerSettings) -> Decis
         image,
         settings,
         Election.PREFERRED,
+        image.topics.with_not_preferred(),
         lambda topic, p: p.leader not in (NO_LEADER, p.preferred_leader),
     )
 
@@ -111,7 +115,9 @@ def elect_waiting(image: MetadataImage, settings: ControllerSettings) -> Decisio
     """Elect leaders for partitions without one; respond True if more partitions remain."""
     if not any(broker.is_active for broker in image.cluster.brokers.values()):
         return Decision(False, [])  # elections run when the first broker is unfenced
-    return _elect_many(image, settings, None, lambda _, p: p.leader == NO_LEADER)
+    return _elect_many(
+        image, settings, None, image.topics.with_leaderless(), lambda _, p: p.leader == NO_LEADER
+    )
 
 
 def elect_uncleanly(image: MetadataImage, settings: ControllerSettings) -> Decision[bool]:
@@ -120,6 +126,7 @@ def elect_uncleanly(image: MetadataImage, settings: ControllerSettings) -> Decis
         image,
         settings,
         Election.UNCLEAN,
+        image.topics.with_leaderless(),
         lambda topic, p: (
             p.leader == NO_LEADER and is_unclean_election_enabled(image, settings, topic.name)
         ),
@@ -130,11 +137,12 @@ def _elect_many(
     image: MetadataImage,
     settings: ControllerSettings,
     kind: Election | None,
+    topics: Iterable[TopicImage],
     is_wanted: Callable[[TopicImage, PartitionRegistration], bool],
 ) -> Decision[bool]:
     changes = PartitionChanges(image, settings)
     records: list[Message] = []
-    for topic, partition_id, partition in partitions_where(image, lambda _: True):
+    for topic, partition_id, partition in partitions_where(topics, lambda _: True):
         if not is_wanted(topic, partition):
             continue
         change = changes.by_policy(topic, partition_id, partition)

@@ -71,7 +71,7 @@ def list_partition_reassignments(
 ) -> Decision[ListPartitionReassignmentsResponse]:
     """Return the ongoing reassignments of all partitions or of the named ones."""
     if request.topics is None:
-        asked = [(name, list(t.partitions)) for name, t in image.topics.by_name.items()]
+        asked = [(t.name, list(t.partitions)) for t in image.topics.with_reassignments()]
     else:
         asked = [(entry.name, list(entry.partition_indexes)) for entry in request.topics]
     ongoing: list[_Ongoing] = []

@@ -13,6 +13,7 @@ from spindle.common.errors import CorruptLog
 from spindle.common.ids import OffsetAndEpoch, TopicPartition
 from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, UuidSource
+from spindle.disks.deleted_log import DeletedLog, bytes_of_segments, end_of_log
 from spindle.disks.pending_epoch_checkpoints import PendingEpochCheckpoints
 from spindle.log.errors import DuplicateLogDirectories, UnexpectedDirectory
 from spindle.log.flushing import FlushTask
@@ -28,16 +29,14 @@ from spindle.log.formats.checkpoints import (
 )
 from spindle.log.formats.clean_shutdown import remove_clean_shutdown, write_clean_shutdown
 from spindle.log.formats.names import (
-    LOG_SUFFIX,
     PASSED_OVER,
-    DirectoryKind,
-    DirectoryName,
+    LogKind,
+    PartitionDirectoryName,
     current_directory,
     deleted_directory,
     future_directory,
     is_metadata_directory,
     parse_directory_name,
-    parse_offset_name,
     replaced_directory,
     stray_directory,
 )
@@ -46,7 +45,6 @@ from spindle.log.loading import create_log, load_log
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.log.open_files import DEFAULT_OPEN_FILES
-from spindle.log.segments.segment import Segment
 from spindle.log.storage import LogStorage
 
 logger = logging.getLogger(__name__)
@@ -58,23 +56,6 @@ class NewLog(NamedTuple):
     topic_partition: TopicPartition
     topic_id: Uuid
     config: LogConfig
-
-
-class DeletedLog(NamedTuple):
-    """A `-delete` directory that must be kept for now: the log of a deleted replica, or one that a
-    future log has replaced or was about to replace.
-
-    Attributes:
-        name: of the directory.
-        topic_partition: the topic's name may have been cut to fit.
-        topic_id: None if `partition.metadata` is missing or damaged.
-        has_records: False if its removal had begun, for the segments are removed first.
-    """
-
-    name: str
-    topic_partition: TopicPartition
-    topic_id: Uuid | None
-    has_records: bool = True
 
 
 class LoadedLogs(NamedTuple):
@@ -101,6 +82,7 @@ class DirectoryStore:
         "_cleaner_offsets",
         "_is_loaded",
         "_kept_offsets",
+        "_owners_of_entries",
         "_removed_later",
         "_seen_flush_requests",
         "_stored",
@@ -138,6 +120,7 @@ class DirectoryStore:
         self._seen_flush_requests = -1
         self.deleted_at_start: list[DeletedLog] = []
         """The `-delete` directories that `load` found, until `remove_deleted` or `restore`."""
+        self._owners_of_entries: dict[TopicPartition, set[Uuid | None]] = {}
         self.missing_at_start: set[TopicPartition] = set()
         """Partitions with records by the checkpoints, of which `load` found no log here, until a
         log is created. Other threads may ask as well."""
@@ -176,18 +159,16 @@ class DirectoryStore:
         self._read(LOG_STARTS)
         self._read(HIGH_WATERMARKS)
         self._cleaner_offsets = self._read(CLEANER_OFFSETS).copy()
-        to_load = [
-            entry for entry in partition_directories if entry[1].kind is not DirectoryKind.DELETED
-        ]
+        to_load = [entry for entry in partition_directories if entry[1].kind is not LogKind.DELETED]
         self.deleted_at_start = [
             DeletedLog(
                 name,
                 parsed.topic_partition,
                 self._topic_id(name),
-                self._bytes_of_segments(name) > 0,
+                bytes_of_segments(self.storage, f"{self.path}/{name}") > 0,
             )
             for name, parsed in partition_directories
-            if parsed.kind is DirectoryKind.DELETED
+            if parsed.kind is LogKind.DELETED
         ]
         self._look_for_lost_checkpoints()
         present = [parsed for _, parsed in partition_directories]
@@ -214,22 +195,14 @@ class DirectoryStore:
         current = list(self.logs.values())
         return LoadedLogs(was_clean, len(to_load), len(self.deleted_at_start), current)
 
-    def _stored_offset(self, checkpoint: str, name: DirectoryName) -> int:
+    def _stored_offset(self, checkpoint: str, name: PartitionDirectoryName) -> int:
         """Return the checkpoint entry of a directory, 0 if it has none.
 
         The checkpoints know no topic ids: an entry may be of a log that has the name of a stray.
         """
-        if name.kind is DirectoryKind.STRAY:
+        if name.kind is LogKind.STRAY:
             return 0
         return self._stored[checkpoint].get(name.topic_partition, 0)
-
-    def _bytes_of_segments(self, name: str) -> int:
-        files, path = self.storage.file_system, f"{self.path}/{name}"
-        try:
-            segments = [name for name in files.list_directory(path) if name.endswith(LOG_SUFFIX)]
-            return sum(files.size(f"{path}/{segment}") for segment in segments)
-        except FileNotFoundError:  # an operator may have removed it
-            return 0
 
     def _keep_offsets(self, where: TopicPartition) -> None:
         """Keep the checkpoint entries of a `-delete` directory until it is removed or restored."""
@@ -239,46 +212,68 @@ class DirectoryStore:
             if where in self._stored[checkpoint]
         }
 
-    def _keep_offsets_of_deleted(self, present: Iterable[DirectoryName]) -> None:
+    def _keep_offsets_of_deleted(self, present: Iterable[PartitionDirectoryName]) -> None:
         counts = Counter(name.topic_partition for name in present)
         for deleted in self.deleted_at_start:
             if counts[deleted.topic_partition] == 1:  # the checkpoints know no topic ids
                 self._keep_offsets(deleted.topic_partition)
 
-    def _find_missing(self, present: Iterable[DirectoryName]) -> None:
+    def _find_missing(self, present: Iterable[PartitionDirectoryName]) -> None:
         """Find the logs that had records and are missing; keep their checkpoint entries.
 
-        The next checkpoint would drop the entries, and a later start would have no evidence.
+        The next checkpoint would drop the entries, and a later start would have no evidence. An
+        entry beside a `-delete` directory of its name may be of that one.
         """
-        had_records = {
-            where
-            for checkpoint in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
-            for where, offset in self._stored[checkpoint].items()
-            if offset > 0
-        }
-        self.missing_at_start = had_records - {
-            name.topic_partition for name in present if name.kind is not DirectoryKind.STRAY
-        }
-        for where in self.missing_at_start:
+        offsets: dict[TopicPartition, int] = {}
+        for checkpoint in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS):
+            for where, offset in self._stored[checkpoint].items():
+                offsets[where] = max(offset, offsets.get(where, 0))
+        passed_over = (LogKind.STRAY, LogKind.DELETED)
+        here = {name.topic_partition for name in present if name.kind not in passed_over}
+        missing = {where for where, offset in offsets.items() if offset > 0} - here
+        for deleted in self.deleted_at_start:
+            if (where := deleted.topic_partition) in missing:
+                end = self.end_of_deleted(deleted)
+                may_be_its_own = end is not None and end.offset >= offsets[where]
+                owners = self._owners_of_entries.setdefault(where, set())
+                owners.update({deleted.topic_id} if may_be_its_own else ())
+        self.missing_at_start = missing.difference(self._owners_of_entries)
+        for where in missing:
             self._keep_offsets(where)
 
-    def may_lack(self, where: TopicPartition) -> bool:
+    def has_records_missing(self, where: TopicPartition, topic_id: Uuid) -> bool:
+        """Return True if checkpoints show records of a log that `load` did not find here."""
+        owners = self._owners_of_entries.get(where, {topic_id})
+        return where in self.missing_at_start or topic_id not in owners
+
+    def may_lack(self, where: TopicPartition, topic_id: Uuid) -> bool:
         """Return True if a log with records may be missing here: checkpoints show it, or are lost.
 
         Any thread may ask. A log that never had records may be missing after a power failure, which
         is no loss.
         """
-        return where in self.missing_at_start or self.lacks_checkpoints
+        return self.lacks_checkpoints or self.has_records_missing(where, topic_id)
 
-    def settle_missing(self, needed: Collection[TopicPartition]) -> None:
+    @property
+    def unexplained_entries(self) -> set[TopicPartition]:
+        """Partitions of which a log with records may be missing by the checkpoints; a copy."""
+        return self.missing_at_start.union(self._owners_of_entries)
+
+    def settle_missing(
+        self, needed: Collection[TopicPartition], undecided: Collection[TopicPartition] = ()
+    ) -> None:
         """Count these logs, and no others, as missing; the next checkpoints drop the other entries.
 
         While a log is missed of which no checkpoint has an entry, that of the high watermarks stays
         empty: otherwise the next start would take the log for one that never had records.
+
+        Args:
+            undecided: logs of replicas that are busy; what is known about them stays.
         """
-        for where in self.missing_at_start.difference(needed):
+        for where in self.unexplained_entries.difference(needed, undecided):
             self.missing_at_start.discard(where)
-            self._kept_offsets.pop(where, None)
+            if not self._owners_of_entries.pop(where, None):
+                self._kept_offsets.pop(where, None)
         self.missing_at_start.update(needed)
         self.lacks_checkpoints = False
         if self.has_lost_checkpoints and not needed:
@@ -294,9 +289,9 @@ class DirectoryStore:
         except CorruptLog:
             return None
 
-    def _partition_directories(self) -> list[tuple[str, DirectoryName]]:
+    def _partition_directories(self) -> list[tuple[str, PartitionDirectoryName]]:
         files = self.storage.file_system
-        partition_directories: list[tuple[str, DirectoryName]] = []
+        partition_directories: list[tuple[str, PartitionDirectoryName]] = []
         for name in files.list_directory(self.path):
             path = f"{self.path}/{name}"
             is_other = name in PASSED_OVER or is_metadata_directory(name)
@@ -327,13 +322,13 @@ class DirectoryStore:
         self._stored[checkpoint] = offsets
         return offsets
 
-    def _add(self, log: Log, kind: DirectoryKind) -> None:
+    def _add(self, log: Log, kind: LogKind) -> None:
         logs = {
-            DirectoryKind.FUTURE: self.future_logs,
-            DirectoryKind.STRAY: self.stray_logs,
+            LogKind.FUTURE: self.future_logs,
+            LogKind.STRAY: self.stray_logs,
         }.get(kind, self.logs)
         earlier = logs.get(log.topic_partition)
-        if earlier is not None and kind is not DirectoryKind.STRAY:
+        if earlier is not None and kind is not LogKind.STRAY:
             raise DuplicateLogDirectories(
                 f"duplicate log directories found: {earlier.path} and {log.path} both hold "
                 f"{log.topic_partition}; remove the one that is not wanted"
@@ -358,10 +353,13 @@ class DirectoryStore:
             ValueError: the name of the future log is too long.
         """
         if future_unique is None:
-            kind, name = DirectoryKind.CURRENT, current_directory(topic_partition)
+            kind, name = LogKind.CURRENT, current_directory(topic_partition)
         else:
-            kind, name = DirectoryKind.FUTURE, future_directory(topic_partition, future_unique)
-        existing = self.logs if kind is DirectoryKind.CURRENT else self.future_logs
+            kind, name = (
+                LogKind.FUTURE,
+                future_directory(topic_partition, future_unique),
+            )
+        existing = self.logs if kind is LogKind.CURRENT else self.future_logs
         if topic_partition in existing:
             raise DuplicateLogDirectories(f"{topic_partition} is in {self.path} already")
         self._forget_predecessor(topic_partition)
@@ -386,6 +384,7 @@ class DirectoryStore:
         self._cleaner_offsets.pop(topic_partition, None)
         self._kept_offsets.pop(topic_partition, None)
         self.missing_at_start.discard(topic_partition)
+        self._owners_of_entries.pop(topic_partition, None)
         self.has_lost_checkpoints = self.has_lost_checkpoints and (
             self.lacks_checkpoints or bool(self.missing_at_start)
         )
@@ -412,26 +411,24 @@ class DirectoryStore:
         self.logs[topic_partition] = log
         return log
 
-    def delete_later(
-        self, log: Log, unique: Uuid, now_ms: int, *, must_checkpoint: bool = True
-    ) -> None:
-        """Rename the log's directory to `-delete`; remove it after `file.delete.delay.ms`.
-
-        `must_checkpoint` rewrites the checkpoints that name the logs of this directory. When many
-        are deleted, set it for the last one only.
-        """
-        self._forget(log)
-        log.mark_deleted(deleted_directory(log.topic_partition, unique))
-        due_ms = now_ms + log.config.file_delete_delay_ms
-        self.storage.delete_later(log.path, due_ms, log.size_bytes)
-        self._cleaner_offsets.pop(log.topic_partition, None)
-        if must_checkpoint:
-            self.forget_renamed()
+    def delete_later(self, log: Log, unique: Uuid, now_ms: int) -> None:
+        """Rename the log's directory to `-delete`; remove it after `file.delete.delay.ms`."""
+        self.delete_logs([log], lambda: unique, now_ms)
 
     def delete_logs(self, doomed: Sequence[Log], new_uuid: UuidSource, now_ms: int) -> None:
-        """Delete several logs, each as `delete_later` does, and write the checkpoints once."""
+        """Delete several logs, each as `delete_later` does.
+
+        The checkpoints are written before: an entry beside a `-delete` directory of another topic
+        shows that the log of a later topic of this name is missing.
+        """
         for log in doomed:
-            self.delete_later(log, new_uuid(), now_ms, must_checkpoint=log is doomed[-1])
+            self._forget(log)
+            self._cleaner_offsets.pop(log.topic_partition, None)
+        self.forget_renamed()
+        for log in doomed:
+            log.mark_deleted(deleted_directory(log.topic_partition, new_uuid()))
+            due_ms = now_ms + log.config.file_delete_delay_ms
+            self.storage.delete_later(log.path, due_ms, log.size_bytes)
 
     def rename_to_replaced(self, log: Log, future_path: str) -> None:
         """Rename the log's directory to `-delete` because this future log takes its place.
@@ -466,7 +463,7 @@ class DirectoryStore:
         self.checkpoint_recovery_points()
         self.checkpoint_log_starts()
 
-    def begin_anew(self, log: Log, unique: Uuid, now_ms: int) -> Log:
+    def replace_with_empty(self, log: Log, unique: Uuid, now_ms: int) -> Log:
         """Rename the log's directory to `-delete`, and create an empty log in its place.
 
         The former log stays until `remove_former` or `put_former_back`. A start that finds both
@@ -479,19 +476,19 @@ class DirectoryStore:
         # next start restores the former log, and needs its log start.
         name = current_directory(where)
         new = create_log(self.storage, name, where, log.topic_id, log.config, now_ms)
-        self._add(new, DirectoryKind.CURRENT)
+        self._add(new, LogKind.CURRENT)
         self._forget_predecessor(where)
         return new
 
     def remove_former(self, former: Log, now_ms: int) -> None:
-        """Remove a log that `begin_anew` renamed, after `file.delete.delay.ms`."""
+        """Remove a log that `replace_with_empty` renamed, after `file.delete.delay.ms`."""
         former.is_deleted = True
         self.storage.handles.release_below(former.path)
         due_ms = now_ms + former.config.file_delete_delay_ms
         self.storage.delete_later(former.path, due_ms, former.size_bytes)
 
     def put_former_back(self, former: Log, new: Log, unique: Uuid, now_ms: int) -> None:
-        """Undo `begin_anew`: delete the new log, and use the former one again."""
+        """Undo `replace_with_empty`: delete the new log, and use the former one again."""
         former.config = new.config
         self.delete_later(new, unique, now_ms)
         self.put_back(former)
@@ -508,7 +505,7 @@ class DirectoryStore:
         if self._aside.get(log.topic_partition) is log:
             self._leave_aside(log)
         self.storage.keep(log.path)
-        if not self._bytes_of_segments(name):
+        if not bytes_of_segments(self.storage, log.path):
             return None
         where = log.topic_partition
         if where not in self.logs and where not in self.future_logs:
@@ -548,33 +545,14 @@ class DirectoryStore:
 
     def bytes_of_deleted(self, deleted: DeletedLog) -> int:
         """Return the bytes of the segments in a `-delete` directory; 0 if it is gone."""
-        return self._bytes_of_segments(deleted.name)
+        return bytes_of_segments(self.storage, f"{self.path}/{deleted.name}")
 
     def end_of_deleted(self, deleted: DeletedLog) -> OffsetAndEpoch | None:
         """Return the end offset of a `-delete` directory and the epoch of its last batch.
 
         None if it has no batch. Bytes behind a damaged batch do not count: a load cuts it off.
         """
-        path, files = f"{self.path}/{deleted.name}", self.storage.file_system
-        end = None
-        try:
-            names = sorted(name for name in files.list_directory(path) if name.endswith(LOG_SUFFIX))
-            for name in reversed(names):
-                base_offset = parse_offset_name(name, LOG_SUFFIX)
-                if base_offset is None:
-                    continue
-                segment = Segment(self.storage.handles, path, base_offset, LogConfig(), 0)
-                segment.size_bytes = files.size(segment.path)
-                for _, header in segment.headers(0):
-                    end = OffsetAndEpoch(header.next_offset, header.leader_epoch)
-                if end is not None:
-                    break
-        except FileNotFoundError:  # an operator may have removed it
-            pass
-        except CorruptLog as error:
-            logger.warning("%s", error)
-        self.storage.handles.release_below(path)
-        return end
+        return end_of_log(self.storage, f"{self.path}/{deleted.name}")
 
     def restore(
         self, deleted: DeletedLog, where: TopicPartition, config: LogConfig, now_ms: int
@@ -672,7 +650,8 @@ class DirectoryStore:
             for path, where in list(self._removed_later.items()):
                 if not self.storage.is_removed_later(path):
                     del self._removed_later[path]
-                    self._kept_offsets.pop(where, None)
+                    if where not in self.missing_at_start:
+                        self._kept_offsets.pop(where, None)
         return count
 
     def capacity(self) -> tuple[int, int]:
@@ -795,5 +774,6 @@ class DirectoryStore:
             logs.clear()
         self.deleted_at_start.clear()
         self.missing_at_start.clear()
+        self._owners_of_entries.clear()
         self.lacks_checkpoints = self.has_lost_checkpoints = False
         self.storage.handles.abandon()

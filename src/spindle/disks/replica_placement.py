@@ -59,6 +59,7 @@ def choose_directory(
 
 def is_lost_log_needed(
     where: TopicPartition,
+    topic_id: Uuid,
     partition: PartitionRegistration,
     broker_id: int,
     directories: Sequence[LogDirectory],
@@ -77,12 +78,12 @@ def is_lost_log_needed(
         directory.directory_id != recorded for directory in directories
     )
     may_lead = (*partition.isr, *partition.elr, *partition.last_known_elr)
-    is_missing = missing_from(where, recorded, directories) is not None
+    is_missing = missing_from(where, topic_id, recorded, directories) is not None
     return (is_lost or is_missing) and broker_id in may_lead
 
 
 def missing_from(
-    where: TopicPartition, recorded: Uuid, directories: Sequence[LogDirectory]
+    where: TopicPartition, topic_id: Uuid, recorded: Uuid, directories: Sequence[LogDirectory]
 ) -> LogDirectory | None:
     """Return the directory from which the log of a replica may be missing; None if there is none.
 
@@ -94,9 +95,9 @@ def missing_from(
         if directory.is_offline:
             continue
         if directory.directory_id == recorded:
-            return directory if directory.store.may_lack(where) else None
+            return directory if directory.store.may_lack(where, topic_id) else None
         if recorded in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING) and (
-            where in directory.store.missing_at_start
+            directory.store.has_records_missing(where, topic_id)
         ):
             return directory
     return None

@@ -5,17 +5,15 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from signal import Signals
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
 from spindle.local.cluster_spec import property_texts
 from spindle.local.errors import ClusterError
-from spindle.local.node import STOP_S, NodeHandle
-from spindle.local.supervisor_process import SupervisorProcess
+from spindle.local.node import STOP_S, NodeHandle, await_ready
+from spindle.local.supervisor_process import REQUEST_S, SupervisorProcess
 
 _START_S: Final = 60.0
-_REQUEST_S: Final = 60.0
 _MAX_NODES: Final = 64
 
 
@@ -90,7 +88,7 @@ class Cluster:
         try:
             described = self._supervisor.ask(
                 "make",
-                _REQUEST_S,
+                REQUEST_S,
                 brokers=brokers,
                 directories=directories,
                 controllers=controllers,
@@ -213,8 +211,8 @@ class Cluster:
         ids = [node.node_id for node in self.brokers]
         for node in self.nodes:
             if not node.is_running:
-                self.launch(node, ids)
-        self.await_ready(self.nodes)
+                node.start_at_once(ids)
+        await_ready(self._supervisor, self.nodes, self._start_timeout_s)
 
     def stop(self, timeout_s: float = STOP_S) -> None:
         """Stop all nodes in order, brokers before the quorum, and return when they have ended.
@@ -225,73 +223,12 @@ class Cluster:
             TimeoutError: a node has not ended in time.
         """
         deadline_s = time.monotonic() + timeout_s
-        for node_id in self._supervisor.ask("stop", _REQUEST_S):
+        for node_id in self._supervisor.ask("stop", REQUEST_S):
             self.node(node_id).wait_until_ended(max(deadline_s - time.monotonic(), 0.001))
-
-    # -- for the nodes
 
     def _handles(self, described: Sequence[Mapping[str, Any]]) -> Sequence[NodeHandle]:
         """Return the nodes that the supervisor describes."""
-        return [NodeHandle(self, description) for description in described]
-
-    def _runner_options(self, node: NodeHandle) -> dict[str, Any]:
-        """Return the arguments of the function that `_runner` names, as JSON values."""
-        return {}
-
-    def launch(self, node: NodeHandle, brokers: Sequence[int]) -> None:
-        """Start the process of a node; it is ready when it knows these brokers."""
-        options = self._runner_options(node)
-        self._supervisor.ask(
-            "start", _REQUEST_S, node=node.node_id, brokers=brokers, options=options
-        )
-
-    def await_ready(self, nodes: Sequence[NodeHandle]) -> None:
-        """Return when all these nodes serve.
-
-        Raises:
-            ClusterError: one of them does not.
-        """
-        ids = [node.node_id for node in nodes]
-        try:
-            reply = self._supervisor.ask("await-ready", self._start_timeout_s, nodes=ids)
-        except TimeoutError:
-            tails = "\n".join(f"node {n.node_id}: {n.log_file}\n{n.log_tail()}" for n in nodes)
-            raise ClusterError(
-                f"after {self._start_timeout_s:g} s the cluster does not serve; the logs end "
-                f"with:\n{tails}"
-            ) from None
-        if "ended" in reply:
-            node = self.node(reply["ended"])
-            raise ClusterError(
-                f"node {node.node_id} did not start ({_ending(reply['code'])}); the end of its "
-                f"log {node.log_file}:\n{node.log_tail()}"
-            )
-
-    def send_signal(self, node: NodeHandle, number: Signals) -> None:
-        """Send a signal to the process of a node.
-
-        Raises:
-            ClusterError: it does not run.
-        """
-        self._supervisor.ask("signal", _REQUEST_S, node=node.node_id, signal=number.name)
-
-    def pid_of(self, node: NodeHandle) -> int | None:
-        """Return the id of the process of a node; None if it does not run."""
-        pid = self._supervisor.ask("state", _REQUEST_S, node=node.node_id)["pid"]
-        return None if pid is None else int(pid)
-
-    def await_end(self, node: NodeHandle, timeout_s: float) -> int:
-        """Return how the process of a node has ended.
-
-        Raises:
-            TimeoutError: it has not ended in that time.
-        """
-        reply = self._supervisor.ask("await-end", timeout_s, node=node.node_id)
-        return int(reply["code"] or 0)
-
-
-def _ending(code: int) -> str:
-    return f"killed by {Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return [NodeHandle(self._supervisor, one, self._start_timeout_s) for one in described]
 
 
 def _check_count(name: str, value: int, least: int) -> None:

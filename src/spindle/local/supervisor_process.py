@@ -12,6 +12,8 @@ from spindle.local.control_socket import NoReply, Refused, ask, listen
 from spindle.local.errors import ClusterError
 
 _COMMAND: Final = "from spindle.local.supervisor_server import main; main()"
+REQUEST_S: Final = 60.0
+"""Limit for an answer of the supervisor to a request that waits for nothing."""
 _END_S: Final = 30.0
 
 

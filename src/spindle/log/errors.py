@@ -60,15 +60,15 @@ class UnexpectedAppendOffset(Exception):
         self.end_offset = end_offset
 
 
-class MisplacedDirectory(Exception):
+class InvalidLogDirectory(Exception):
     """An operator has to repair the content of a log directory before the node can start."""
 
 
-class DuplicateLogDirectories(MisplacedDirectory):
+class DuplicateLogDirectories(InvalidLogDirectory):
     """Two directories hold a current (or a future) log of one partition; remove one of them."""
 
 
-class UnexpectedDirectory(MisplacedDirectory):
+class UnexpectedDirectory(InvalidLogDirectory):
     """A directory that does not belong in a log directory, such as `photos`."""
 
     def __init__(self, path: str, finding: str) -> None:

@@ -59,11 +59,15 @@ def local_changes(delta: MetadataDelta, broker_id: int) -> list[Instruction]:
     deletions: list[Instruction] = []
     rest: list[Instruction] = []
     for topic_id, topic in delta.topics.deleted.items():
+        if not topic.may_have_replica_on(broker_id):
+            continue
         for partition_id, old in topic.partitions.items():
             if broker_id in old.replicas:
                 where = TopicPartition(topic.name, partition_id)
                 deletions.append(DeleteReplica(where, topic_id, is_topic_deleted=True))
     for topic_id, changed in delta.topics.changed.items():
+        if not changed.may_concern(broker_id):
+            continue
         for partition_id, before, now in changed.changed_partitions():
             where = TopicPartition(changed.name, partition_id)
             was_here = before is not None and broker_id in before.replicas
@@ -78,7 +82,7 @@ def hosted_replicas(
     image: MetadataImage, broker_id: int
 ) -> Iterator[tuple[TopicPartition, PartitionRegistration]]:
     """Yield the partitions of which the broker has a replica, in the order of the image."""
-    for topic in image.topics.by_id.values():
+    for topic in image.topics.with_replicas_on(broker_id):
         for index, partition in topic.partitions.items():
             if broker_id in partition.replicas:
                 yield TopicPartition(topic.name, index), partition

@@ -1,8 +1,11 @@
 """Topics and their partitions in the image, by name and by id (KIP-516)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
+from typing import Final, NamedTuple
 
 from spindle.common.errors import ProtocolViolation
+from spindle.common.ids import NO_LEADER
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.metadata.immutable import immutable
 from spindle.metadata.map_editor import MapEditor
@@ -15,6 +18,52 @@ from spindle.protocol.messages.metadata_records import (
     TopicRecord,
 )
 
+_BROKER_BITS: Final = 1024
+
+
+class PartitionCounts(NamedTuple):
+    """Counts of a topic's partitions, by which a search over all topics skips most of them.
+
+    Attributes:
+        leaderless: partitions without a leader.
+        not_preferred: partitions that another replica than the preferred one leads.
+        reassigning: partitions with an ongoing reassignment.
+        broker_bits: for each broker with a replica the bit of its id modulo 1024. A broker whose
+            bit is not set has no replica; one whose bit is set may have none.
+    """
+
+    leaderless: int = 0
+    not_preferred: int = 0
+    reassigning: int = 0
+    broker_bits: int = 0
+
+    def changed(self, before: "PartitionCounts", now: "PartitionCounts") -> "PartitionCounts":
+        """Return the counts after some partitions have changed from `before` to `now`."""
+        return PartitionCounts(
+            self.leaderless - before.leaderless + now.leaderless,
+            self.not_preferred - before.not_preferred + now.not_preferred,
+            self.reassigning - before.reassigning + now.reassigning,
+            self.broker_bits | now.broker_bits,
+        )
+
+
+def count_partitions(partitions: Iterable[PartitionRegistration]) -> PartitionCounts:
+    """Return the counts of these partitions."""
+    leaderless = not_preferred = reassigning = broker_bits = 0
+    broker_ids: set[int] = set()
+    for partition in partitions:
+        replicas, leader = partition.replicas, partition.leader
+        if leader == NO_LEADER:
+            leaderless += 1
+        elif replicas[:1] != (leader,):
+            not_preferred += 1
+        if partition.adding_replicas or partition.removing_replicas:
+            reassigning += 1
+        broker_ids.update(replicas)
+    for broker_id in broker_ids:
+        broker_bits |= 1 << broker_id % _BROKER_BITS
+    return PartitionCounts(leaderless, not_preferred, reassigning, broker_bits)
+
 
 @immutable
 class TopicImage:
@@ -23,6 +72,11 @@ class TopicImage:
     name: str
     topic_id: Uuid
     partitions: Mapping[int, PartitionRegistration]
+    counts: PartitionCounts = field(compare=False)
+
+    def may_have_replica_on(self, broker_id: int) -> bool:
+        """Return False only if the broker has no replica of the topic."""
+        return bool(self.counts.broker_bits >> broker_id % _BROKER_BITS & 1)
 
 
 @immutable
@@ -36,6 +90,22 @@ class TopicsImage:
         topic = self.by_id.get(topic_id)
         return topic.partitions.get(partition_id) if topic else None
 
+    def with_replicas_on(self, broker_id: int) -> Iterator[TopicImage]:
+        """Yield the topics that may have replicas on the broker, without looking at partitions."""
+        return (t for t in self.by_id.values() if t.may_have_replica_on(broker_id))
+
+    def with_leaderless(self) -> Iterator[TopicImage]:
+        """Yield the topics that have partitions without a leader."""
+        return (t for t in self.by_id.values() if t.counts.leaderless)
+
+    def with_not_preferred(self) -> Iterator[TopicImage]:
+        """Yield the topics of which other replicas than the preferred ones lead partitions."""
+        return (t for t in self.by_id.values() if t.counts.not_preferred)
+
+    def with_reassignments(self) -> Iterator[TopicImage]:
+        """Yield the topics that have ongoing reassignments."""
+        return (t for t in self.by_id.values() if t.counts.reassigning)
+
     def partition_count(self) -> int:
         return sum(len(topic.partitions) for topic in self.by_id.values())
 
@@ -45,6 +115,9 @@ class TopicsImage:
         for topic_id, topic in self.by_id.items():
             assert topic.topic_id == topic_id
             assert self.by_name[topic.name] is topic
+            counts = count_partitions(topic.partitions.values())
+            assert counts[:3] == topic.counts[:3], (topic.name, counts, topic.counts)
+            assert not counts.broker_bits & ~topic.counts.broker_bits, topic.name
             for registration in topic.partitions.values():
                 registration.check()
 
@@ -53,24 +126,43 @@ EMPTY_TOPICS = TopicsImage(by_id={}, by_name={})
 
 
 class TopicDelta:
-    """The changes to one topic. `base` is None for a new topic."""
+    """The changes to one topic. `base` is None for a new topic.
 
-    __slots__ = ("_partitions", "_touched", "base", "name", "topic_id")
+    Args:
+        keep: whether the records change `base`; a snapshot repeats all of its partitions instead.
+    """
+
+    __slots__ = ("_image", "_keeps_base", "_partitions", "_touched", "base", "name", "topic_id")
 
     def __init__(self, name: str, topic_id: Uuid, base: TopicImage | None, *, keep: bool) -> None:
         self.name = name
         self.topic_id = topic_id
         self.base = base
+        self._keeps_base = keep
         self._partitions = MapEditor(base.partitions if base is not None and keep else {})
         self._touched: dict[int, None] = {}
+        self._image: TopicImage | None = None
+
+    @classmethod
+    def of_new(cls, topic: TopicImage) -> "TopicDelta":
+        """Return the delta that creates the whole topic."""
+        delta = cls(topic.name, topic.topic_id, None, keep=False)
+        delta._partitions = MapEditor(topic.partitions)
+        delta._image = topic
+        return delta
 
     def partition(self, partition_id: int) -> PartitionRegistration | None:
         """Return the partition as it is after the records so far."""
         return self._partitions.get(partition_id)
 
     def set_partition(self, partition_id: int, registration: PartitionRegistration) -> None:
+        if self.base is not None:  # of a new topic all partitions are new
+            old = self.base.partitions.get(partition_id)
+            if old == registration:
+                registration = old  # a snapshot repeats it
+            else:
+                self._touched[partition_id] = None
         self._partitions.set(partition_id, registration)
-        self._touched[partition_id] = None
 
     def clear_elr(self) -> None:
         for partition_id, registration in list(self._partitions.current().items()):
@@ -81,15 +173,38 @@ class TopicDelta:
         self,
     ) -> Iterator[tuple[int, PartitionRegistration | None, PartitionRegistration]]:
         """Yield (partition id, old or None, new) for each changed partition."""
-        before = self.base.partitions if self.base is not None else {}
+        if self.base is None:
+            for partition_id, new in self._partitions.current().items():
+                yield partition_id, None, new
+            return
         for partition_id in self._touched:
-            new = self._partitions.get(partition_id)
-            old = before.get(partition_id)
-            if new is not None and new != old:
-                yield partition_id, old, new
+            now = self._partitions.get(partition_id)
+            old = self.base.partitions.get(partition_id)
+            if now is not None and now != old:
+                yield partition_id, old, now
+
+    def may_concern(self, broker_id: int) -> bool:
+        """Return False only if the broker has no replica of the topic before and after `apply`."""
+        if self._image is None:
+            return True
+        images = (self.base, self._image)
+        return any(image is not None and image.may_have_replica_on(broker_id) for image in images)
 
     def apply(self) -> TopicImage:
-        return TopicImage(self.name, self.topic_id, self._partitions.result())
+        if self._image is None or self._partitions.is_changed:
+            partitions = self._partitions.result()
+            counts = self._counts(partitions)
+            self._image = TopicImage(self.name, self.topic_id, partitions, counts)
+        return self._image
+
+    def _counts(self, partitions: Mapping[int, PartitionRegistration]) -> PartitionCounts:
+        if self.base is None or not self._keeps_base:
+            return count_partitions(partitions.values())
+        old = self.base.partitions
+        return self.base.counts.changed(
+            count_partitions(old[number] for number in self._touched if number in old),
+            count_partitions(partitions[number] for number in self._touched),
+        )
 
 
 class TopicsDelta:
@@ -115,11 +230,24 @@ class TopicsDelta:
         base = self.deleted.pop(topic_id, None)
         delta = TopicDelta(record.name, topic_id, base, keep=False)
         self.changed[topic_id] = delta
-        self._by_id.set(topic_id, TopicImage(record.name, topic_id, {}))
-        self._by_name.set(record.name, TopicImage(record.name, topic_id, {}))
+        image = TopicImage(record.name, topic_id, {}, PartitionCounts())
+        self._by_id.set(topic_id, image)
+        self._by_name.set(record.name, image)
+
+    def create_all(self, topics: TopicsImage) -> None:
+        """Create all topics of an image, as its records would on an empty base."""
+        self.changed = {t: TopicDelta.of_new(topic) for t, topic in topics.by_id.items()}
+        self._by_id = MapEditor(topics.by_id)
+        self._by_name = MapEditor(topics.by_name)
 
     def replay_partition(self, record: PartitionRecord) -> None:
-        self._topic(record.topic_id).set_partition(record.partition_id, registration_of(record))
+        self.set_partition(record.topic_id, record.partition_id, registration_of(record))
+
+    def set_partition(
+        self, topic_id: Uuid, partition_id: int, registration: PartitionRegistration
+    ) -> None:
+        """Establish a partition, as its PartitionRecord does."""
+        self._topic(topic_id).set_partition(partition_id, registration)
 
     def replay_partition_change(self, record: PartitionChangeRecord) -> None:
         topic = self._topic(record.topic_id)
@@ -167,6 +295,7 @@ class TopicsDelta:
     def apply(self) -> TopicsImage:
         for topic_id, delta in self.changed.items():
             image = delta.apply()
-            self._by_id.set(topic_id, image)
-            self._by_name.set(delta.name, image)
+            if self._by_id.get(topic_id) is not image:
+                self._by_id.set(topic_id, image)
+                self._by_name.set(delta.name, image)
         return TopicsImage(self._by_id.result(), self._by_name.result())

@@ -8,7 +8,7 @@ from spindle.common.ports import Bytes
 from spindle.protocol.message import Message
 from spindle.protocol.metadata_frame import parse_frame
 from spindle.protocol.records.batch import BatchHeader, batches
-from spindle.protocol.records.record import decode_records
+from spindle.protocol.records.record import decode_values
 
 
 class CommittedBatch(NamedTuple):
@@ -36,14 +36,27 @@ def decode_batches(records: Bytes) -> Iterator[CommittedBatch]:
         yield decode_batch(records, position, header)
 
 
+def metadata_values(records: Bytes, position: int, header: BatchHeader) -> list[bytes]:
+    """Return the framed metadata records of a batch that is no control batch.
+
+    Raises:
+        CorruptRecords: the batch does not parse, or a value is null.
+    """
+    values: list[bytes] = []
+    for delta, value in enumerate(decode_values(records, position, header)):
+        if value is None:
+            offset = header.base_offset + delta
+            raise CorruptRecords(f"metadata record at offset {offset} has no value")
+        values.append(value)
+    return values
+
+
 def decode_batch(records: Bytes, position: int, header: BatchHeader) -> CommittedBatch:
     """Decode one batch. A control batch of the quorum has no records for listeners."""
-    messages = []
+    messages: list[Message] = []
     if not header.is_control:
-        for record in decode_records(records, position, header):
-            if record.value is None:
-                raise CorruptRecords(f"metadata record at offset {record.offset} has no value")
-            messages.append(parse_frame(record.value)[0])
+        values = metadata_values(records, position, header)
+        messages = [parse_frame(value)[0] for value in values]
     return CommittedBatch(
         header.base_offset,
         header.last_offset,

@@ -13,7 +13,7 @@ from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.common.ids import OffsetAndEpoch
 from spindle.common.ports import Bytes, File, FileSystem
 from spindle.metadata.features import check_feature_level
-from spindle.metadata_log.committed import CommittedBatch, decode_batch
+from spindle.metadata_log.committed import CommittedBatch, decode_batch, metadata_values
 from spindle.protocol.messages.metadata_records import FeatureLevelRecord
 from spindle.protocol.messages.raft_records import (
     KRaftVersionRecord,
@@ -220,6 +220,33 @@ def read_snapshot_info(data: Bytes, path: str) -> SnapshotInfo:
     if timestamp_ms is None:
         raise CorruptLog(path, 0, "the first batch has no snapshot header")
     return SnapshotInfo(timestamp_ms, kraft_version, voter_set)
+
+
+class SnapshotBatch(NamedTuple):
+    """A batch of a snapshot, whose records are not decoded yet.
+
+    Attributes:
+        position: of the batch in the file.
+        values: framed metadata records; none in the batches of header and footer.
+    """
+
+    position: int
+    append_time_ms: int
+    values: list[bytes]
+
+
+def read_snapshot_values(data: Bytes, path: str) -> Iterator[SnapshotBatch]:
+    """Yield all batches of a snapshot, checked except for their values.
+
+    Raises:
+        CorruptLog: header or footer is missing, or a batch does not hold together.
+    """
+    for position, header in check_snapshot(data, path):
+        try:
+            values = [] if header.is_control else metadata_values(data, position, header)
+        except CorruptRecords as error:
+            raise CorruptLog(path, position, str(error)) from None
+        yield SnapshotBatch(position, header.max_timestamp, values)
 
 
 def read_snapshot(data: Bytes, path: str) -> Iterator[CommittedBatch]:

@@ -1,5 +1,6 @@
 """Choose the replicas to move and their target directories, regardless of the order of moves."""
 
+import heapq
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -223,15 +224,40 @@ def _fill_up(layout: Layout, window: FillWindow) -> None:
     spread = window.high - window.low
     fullest = sorted(layout.staying(), key=lambda each: (-layout.fill(each), each))
     lowest = [number for number in fullest[::-1] if layout.receives[number]]
+    highest = _HighestFill(layout, fullest)
     for directory in lowest:
         for _ in range(len(layout.size)):
-            highest = max(map(layout.fill, fullest))
-            if layout.fill(directory) >= highest - spread:
+            low = highest.get() - spread
+            if layout.fill(directory) >= low:
                 break
-            capacity = layout.capacity_bytes[directory]
-            lacking = (highest - spread) * capacity - layout.used[directory]
+            lacking = low * layout.capacity_bytes[directory] - layout.used[directory]
             if not _take_one(layout, directory, lacking, fullest, window):
                 break
+            highest.add(directory)
+
+
+class _HighestFill:
+    """The highest fill of directories while replicas move between them.
+
+    Args:
+        directories: the fullest one first.
+    """
+
+    def __init__(self, layout: Layout, directories: Iterable[int]) -> None:
+        self._layout = layout
+        self._heap = [(-layout.fill(directory), directory) for directory in directories]
+
+    def add(self, directory: int) -> None:
+        """Note that a directory has received a replica; `get` sees what others have lost."""
+        heapq.heappush(self._heap, (-self._layout.fill(directory), directory))
+
+    def get(self) -> float:
+        while True:
+            noted, directory = self._heap[0]
+            now = -self._layout.fill(directory)
+            if noted == now:
+                return -noted
+            heapq.heapreplace(self._heap, (now, directory))
 
 
 def _take_one(

@@ -8,15 +8,39 @@ until it reaches those in memory.
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from itertools import islice
+from typing import Any, Final, Protocol
 
+from spindle.common.errors import (
+    CorruptLog,
+    CorruptRecords,
+    ProtocolViolation,
+    UnsupportedMetadata,
+)
 from spindle.common.ids import OffsetAndEpoch
 from spindle.disks.executor import DirectoryExecutor
 from spindle.metadata_log.committed import CommittedBatch, decode_batches
 from spindle.metadata_log.metadata_log import MetadataLog
-from spindle.metadata_log.snapshots import read_snapshot
+from spindle.metadata_log.snapshots import SnapshotBatch, read_snapshot_values
 from spindle.raft.log_view import BOOTSTRAP_SNAPSHOT_ID
 from spindle.raft.ready import AppendBatches, LeaderAndEpoch, LogOperation, Truncate
+
+
+class SnapshotReader(Protocol):
+    """Makes the content for `QuorumListener.on_snapshot` out of the batches of a snapshot."""
+
+    def replay(self, batch: SnapshotBatch) -> None:
+        """Read the next batch.
+
+        Raises:
+            CorruptRecords: a value of the batch is not a metadata record.
+            ProtocolViolation: a record contradicts the records before it.
+        """
+        ...
+
+    def complete(self) -> Any:
+        """Return the content, after the last batch."""
+        ...
 
 
 class QuorumListener(Protocol):
@@ -26,19 +50,18 @@ class QuorumListener(Protocol):
         """Handle batches that follow the previous ones without a gap."""
         ...
 
-    def read_snapshot(self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]) -> Any:
-        """Convert a snapshot into the content for `on_snapshot`, while its batches are read.
+    def begin_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotReader:
+        """Return a reader for the batches of a snapshot.
 
-        Only this method is called on an I/O thread, so that a large snapshot does not block the
-        node. It must change no state. Nothing else is delivered meanwhile. The offsets of the
-        batches count within the snapshot.
+        Only this method and the reader are called on an I/O thread, so that a large snapshot does
+        not block the node. They must change no state. Nothing else is delivered meanwhile.
         """
         ...
 
     def on_snapshot(self, snapshot_id: OffsetAndEpoch, content: Any) -> None:
         """Replace all state by that of a snapshot, up to `snapshot_id.offset` (exclusive).
 
-        `content` is the result of `read_snapshot`.
+        `content` is what the reader has returned from `complete`.
         """
         ...
 
@@ -172,14 +195,55 @@ class Delivery:
 
 
 _LOAD_BYTES: Final = 1 << 20
+_SNAPSHOT_BATCHES: Final = 8
+"""The batches of a snapshot that are read at a time: some ten milliseconds of work. Between them
+the thread does the quorum's other work, such as storing votes and records."""
 
 
-class _Loaded(NamedTuple):
-    """The part of the log that was read for a listener that is behind: a snapshot, or batches."""
+class _Loaded:
+    """The part of the log that was read for a listener that is behind."""
 
+
+@dataclass(frozen=True, slots=True)
+class _LoadedBatches(_Loaded):
     batches: list[CommittedBatch]
-    snapshot_id: OffsetAndEpoch | None = None
-    content: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class _LoadedSnapshot(_Loaded):
+    snapshot_id: OffsetAndEpoch
+    content: Any
+
+
+class _SnapshotLoad(_Loaded):
+    """The beginning of a snapshot; used on the directory's thread."""
+
+    def __init__(
+        self, snapshot_id: OffsetAndEpoch, data: bytes, path: str, reader: SnapshotReader
+    ) -> None:
+        self._snapshot_id = snapshot_id
+        self._path = path
+        self._batches = read_snapshot_values(data, path)
+        self._reader = reader
+
+    def advance(self) -> _Loaded:
+        """Read some more batches; return the content after the last one.
+
+        Raises:
+            CorruptLog: the snapshot is damaged.
+            UnsupportedMetadata: a newer release has written it.
+        """
+        batches = list(islice(self._batches, _SNAPSHOT_BATCHES))
+        for batch in batches:
+            try:
+                self._reader.replay(batch)
+            except UnsupportedMetadata:
+                raise
+            except (CorruptRecords, ProtocolViolation) as error:
+                raise CorruptLog(self._path, batch.position, str(error)) from None
+        if batches:
+            return self
+        return _LoadedSnapshot(self._snapshot_id, self._reader.complete())
 
 
 class ListenerFeed:
@@ -277,11 +341,15 @@ class ListenerFeed:
         subscription.is_loading = True
 
         def loaded(found: _Loaded | None, error: BaseException | None) -> None:
+            is_wanted = subscription in self._delivery.subscriptions and not self._is_stopped
+            if isinstance(found, _SnapshotLoad) and is_wanted:
+                self._thread.call(loaded, found.advance)
+                return
             subscription.is_loading = False
             if found is None:
                 assert error is not None
                 self._on_error(error)
-            elif subscription in self._delivery.subscriptions and not self._is_stopped:
+            elif is_wanted:
                 try:
                     self._give(subscription, next_offset, found)
                 except Exception as fault:  # noqa: BLE001 - the listener lacks a part of the log now
@@ -295,8 +363,8 @@ class ListenerFeed:
         is_before_log = next_offset is None or next_offset < self._log.start_offset
         if newest != BOOTSTRAP_SNAPSHOT_ID and is_before_log:
             data = self._log.read_snapshot_bytes(newest)
-            read = read_snapshot(data, self._log.snapshot_path(newest))
-            return _Loaded([], newest, listener.read_snapshot(newest, read))
+            path = self._log.snapshot_path(newest)
+            return _SnapshotLoad(newest, data, path, listener.begin_snapshot(newest))
         offset = next_offset or 0
         batches: list[CommittedBatch] = []
         if offset < min(end_offset, self._log.end_offset):
@@ -307,15 +375,15 @@ class ListenerFeed:
                     break  # so that a listener sees the state in which the node had stopped
                 if batch.base_offset >= offset:
                     batches.append(batch)
-        return _Loaded(batches)
+        return _LoadedBatches(batches)
 
     def _give(self, subscription: Subscription, next_offset: int | None, found: _Loaded) -> None:
         if subscription.next_offset != next_offset:
             self._load_for(subscription)  # the log was replaced by a snapshot while this was read
             return
-        if found.snapshot_id is not None:
+        if isinstance(found, _LoadedSnapshot):
             self._delivery.give_snapshot(subscription, found.snapshot_id, found.content)
-        elif found.batches:
+        elif isinstance(found, _LoadedBatches) and found.batches:
             self._delivery.give(subscription, found.batches)
         elif next_offset is None:
             subscription.next_offset = 0

@@ -6,19 +6,23 @@ AbortTransaction, never. Records before an open transaction are published at onc
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata.delta import MetadataDelta
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage, MetadataProvenance
-from spindle.metadata.snapshot import snapshot_records
+from spindle.metadata.snapshot import records_after_topics, records_before_topics
 from spindle.metadata_log.committed import CommittedBatch
+from spindle.metadata_log.partition_values import PartitionReader
+from spindle.metadata_log.snapshots import SnapshotBatch
 from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
 )
+from spindle.protocol.metadata_frame import parse_frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,29 +72,23 @@ class MetadataLoader:
         return published
 
     def load_snapshot(
-        self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]
+        self, snapshot_id: OffsetAndEpoch, batches: Iterable[SnapshotBatch]
     ) -> Publication:
         """Take the state of a snapshot, in place of everything before it."""
-        publication = self.read_snapshot(snapshot_id, batches)
+        replay = self.begin_snapshot(snapshot_id)
+        for batch in batches:
+            replay.replay(batch)
+        publication = replay.complete()
         self.take_snapshot(publication)
         return publication
 
-    def read_snapshot(
-        self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]
-    ) -> Publication:
-        """Return the step from the present image to that of a snapshot; changes nothing."""
-        delta = MetadataDelta(self.image)
-        delta.begin_snapshot()
-        append_time_ms = -1
-        for batch in batches:
-            append_time_ms = max(append_time_ms, batch.append_time_ms)
-            for record in batch.records:
-                delta.replay(record, snapshot_id.offset - 1)
-        provenance = MetadataProvenance(snapshot_id.offset - 1, snapshot_id.epoch, append_time_ms)
-        return Publication(delta, delta.apply(provenance), 0, is_snapshot=True)
+    def begin_snapshot(self, snapshot_id: OffsetAndEpoch) -> "SnapshotReplay":
+        """Return an empty step from the present image to that of a snapshot; changes nothing."""
+        return SnapshotReplay(self.image, snapshot_id)
 
     def take_snapshot(self, publication: Publication) -> None:
-        """Continue from a publication that `read_snapshot` has made."""
+        """Continue from the publication of a complete `SnapshotReplay`."""
+        assert publication.delta.base is self.image, "the image has changed during the read"
         self.image = publication.image
         self._provenance = publication.image.provenance
         self._delta = None
@@ -134,6 +132,43 @@ class MetadataLoader:
         self._size_bytes = 0
 
 
+class SnapshotReplay:
+    """The step from an image to that of a snapshot, made batch by batch.
+
+    Until `complete` nobody sees it, so other work can be done between two batches.
+    """
+
+    def __init__(self, base: MetadataImage, snapshot_id: OffsetAndEpoch) -> None:
+        self._delta = MetadataDelta(base)
+        self._delta.begin_snapshot()
+        self._snapshot_id = snapshot_id
+        self._append_time_ms = -1
+        self._partitions = PartitionReader()
+
+    def replay(self, batch: SnapshotBatch) -> None:
+        """Replay the records of the next batch.
+
+        Raises:
+            CorruptRecords: a value is not a metadata record.
+            ProtocolViolation: a record contradicts the records before it.
+        """
+        self._append_time_ms = max(self._append_time_ms, batch.append_time_ms)
+        last_offset = self._snapshot_id.offset - 1
+        read_partition, topics = self._partitions.read, self._delta.topics
+        for value in batch.values:
+            partition = read_partition(value)
+            if partition is None:
+                self._delta.replay(parse_frame(value)[0], last_offset)
+            else:
+                topics.set_partition(*partition)
+
+    def complete(self) -> Publication:
+        """Return the step, after the last batch."""
+        last_offset, epoch = self._snapshot_id.offset - 1, self._snapshot_id.epoch
+        provenance = MetadataProvenance(last_offset, epoch, self._append_time_ms)
+        return Publication(self._delta, self._delta.apply(provenance), 0, is_snapshot=True)
+
+
 def initial_publication(image: MetadataImage) -> Publication:
     """Return the publication that leads from the empty image to `image`.
 
@@ -141,7 +176,8 @@ def initial_publication(image: MetadataImage) -> Publication:
     change disks that already have the newest one.
     """
     delta = MetadataDelta(EMPTY_IMAGE)
-    for record in snapshot_records(image):
+    for record in chain(records_before_topics(image), records_after_topics(image)):
         delta.replay(record, image.provenance.last_offset)
+    delta.topics.create_all(image.topics)
     delta.apply(image.provenance)
     return Publication(delta, image, 0)

@@ -4,12 +4,12 @@ One per process: it listens to the quorum, keeps the image with a `MetadataLoade
 consumers in the order in which they were added, always on the event loop's thread.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata.image import MetadataImage
 from spindle.metadata_log.committed import CommittedBatch
-from spindle.publication.loader import MetadataLoader, Publication
+from spindle.publication.loader import MetadataLoader, Publication, SnapshotReplay
 from spindle.raft.ready import LeaderAndEpoch
 
 
@@ -61,10 +61,8 @@ class ImagePublisher:
             self._publish(publication)
         self._committed()
 
-    def read_snapshot(
-        self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]
-    ) -> Publication:
-        return self._loader.read_snapshot(snapshot_id, batches)
+    def begin_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotReplay:
+        return self._loader.begin_snapshot(snapshot_id)
 
     def on_snapshot(self, snapshot_id: OffsetAndEpoch, content: Publication) -> None:
         self._loader.take_snapshot(content)

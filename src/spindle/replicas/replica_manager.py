@@ -139,10 +139,7 @@ class ReplicaManager:
         return self._metadata.is_behind and self.is_expected(topic, index)
 
     def when_hosted(self, topic: str, index: int, callback: Callable[[], None]) -> None:
-        """Call back once it is known whether this broker leads the partition.
-
-        Callbacks for a partition run in the order of the calls.
-        """
+        """Call back, in turn, once it is known whether this broker leads the partition."""
         self._awaited.setdefault((topic, index), []).append(callback)
 
     def resume_waiting(self, *, all_is_done: bool) -> None:
@@ -414,12 +411,13 @@ class ReplicaManager:
     def _is_unsafe_to_recreate(self, instruction: HostReplica) -> bool:
         """Return True (and log a hint) if an empty log would lose committed records."""
         where, partition = instruction.topic_partition, instruction.partition
-        if self._metadata.is_created_since_stop(instruction.topic_id):
+        topic_id = instruction.topic_id
+        if self._metadata.is_created_since_stop(topic_id):
             return False  # a log of this name was that of an earlier topic
         recorded = partition.directory(self.broker_id)
-        missing_from_directory = missing_from(where, recorded, self.directories)
+        missing_from_directory = missing_from(where, topic_id, recorded, self.directories)
         if (self._has_offline() and missing_from_directory is None) or not is_lost_log_needed(
-            where, partition, self.broker_id, self.directories
+            where, topic_id, partition, self.broker_id, self.directories
         ):
             return False
         remedy = f"elect another replica with `spindle topic elect --unclean {where}`"
@@ -433,7 +431,7 @@ class ReplicaManager:
         if missing_from_directory is not None:
             # The controller elects another replica, or none.
             self.missing[where] = missing_from_directory
-            self._on_misplaced(instruction.topic_id, where.partition, DIRECTORY_LOST)
+            self._on_misplaced(topic_id, where.partition, DIRECTORY_LOST)
             is_shown = not missing_from_directory.store.has_lost_checkpoints
             log.error(
                 "%s stays offline: %s %s and has no folder of it, and %s. Put the folder back and "
@@ -501,12 +499,13 @@ class ReplicaManager:
                 with suppress(LogDirectoryFailed):
                     await directory.executor.submit(store.forget_renamed)
             needed = {where for where, lacking in self.missing.items() if lacking is directory}
-            needed |= {w for w in store.missing_at_start if self.busy.end_of(w) is not None}
-            is_settled = store.missing_at_start == needed and not store.lacks_checkpoints
-            if not is_settled and not directory.is_offline:
+            unexplained = store.unexplained_entries
+            busy = {where for where in unexplained if self.busy.end_of(where) is not None}
+            is_unsettled = unexplained != needed | busy or store.lacks_checkpoints
+            if is_unsettled and not directory.is_offline:
                 # No replica needs the others: a later topic of the same name has other records.
                 with suppress(LogDirectoryFailed):
-                    await directory.executor.submit(store.settle_missing, needed)
+                    await directory.executor.submit(store.settle_missing, needed, busy)
 
     async def _start_epochs(self, leaders: Sequence[tuple[Partition, BecomeLeader]]) -> None:
         """Begin new leader epochs at the log ends (KIP-101), one hop per directory."""

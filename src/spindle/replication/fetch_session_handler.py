@@ -69,7 +69,7 @@ class FetchSessionHandler:
         """Return the next request; call `on_response` or `on_failure` before the next one."""
         if self._lost:
             if any(key in self._wanted for key in self._lost):
-                self._begin_anew()
+                self._begin_session()
             self._lost.clear()
         if self._epoch == INITIAL_EPOCH:
             wanted, forgotten = dict(self._wanted), []
@@ -104,7 +104,7 @@ class FetchSessionHandler:
             return False
         self._session_id = response.session_id
         if response.session_id == INVALID_SESSION_ID:
-            self._begin_anew()
+            self._begin_session()
         else:
             self._epoch = 1 if self._epoch == _MAX_EPOCH else self._epoch + 1
         return True
@@ -114,9 +114,9 @@ class FetchSessionHandler:
 
         The next request names everything, and the id of the old session, which the leader closes.
         """
-        self._begin_anew()
+        self._begin_session()
 
-    def _begin_anew(self) -> None:
+    def _begin_session(self) -> None:
         self._epoch = INITIAL_EPOCH
         self._changed.clear()
         self._forgotten.clear()

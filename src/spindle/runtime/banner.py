@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from spindle import __version__
 from spindle.common.ids import Endpoint
+from spindle.common.native import native_text
 from spindle.common.text import size_text
 from spindle.common.uuids import uuid_text
+from spindle.config.broker_keys.spindle import NATIVE_ENABLE
 from spindle.config.node_config import NodeConfig
 from spindle.disks.identity import DirectoryIdentities
 from spindle.metadata.image import MetadataImage
@@ -20,6 +22,7 @@ def identity_lines(config: NodeConfig, cluster_id: str) -> Iterator[str]:
     loop = "uvloop" if "uvloop" in sys.modules else "asyncio"
     roles = ", ".join(config.process_roles)
     yield f"Spindle {__version__}, Python {platform.python_version()}, {loop}"
+    yield native_text(config.flag(NATIVE_ENABLE))
     yield f"node {config.node_id} ({roles}) of cluster {cluster_id}"
 
 

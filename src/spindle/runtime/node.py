@@ -32,8 +32,8 @@ from spindle.runtime.machine import LocalMachine, Machine
 from spindle.runtime.metrics.access import METRICS_KEYS, metrics_access
 from spindle.runtime.metrics.http_server import MetricsServer
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
+from spindle.runtime.metrics.node_metrics import NodeParts
 from spindle.runtime.metrics.requests import RequestMetrics
-from spindle.runtime.metrics.sources import NodeParts
 from spindle.runtime.network.jwks_cache import KeySets
 from spindle.runtime.network.listener import Listener, bind, reachable
 from spindle.runtime.network.sasl_rules import sasl_rules
@@ -106,7 +106,7 @@ class Node:
             ConfigError: the node must not start; the text says why and what to do.
             CorruptLog: the metadata log or quorum state cannot be read.
             LogDirectoryFailed: the metadata directory fails.
-            MisplacedDirectory: a log directory holds what does not belong there.
+            InvalidLogDirectory: a log directory holds what does not belong there.
         """
         config, machine = self._config, self._machine
         limit_s = config.integer("server.max.startup.time.ms") / 1000

@@ -16,7 +16,7 @@ from spindle.common.errors import (
 )
 from spindle.config.broker_keys.spindle import LOG_FORMAT
 from spindle.config.node_config import NodeConfig
-from spindle.log.errors import MisplacedDirectory
+from spindle.log.errors import InvalidLogDirectory
 from spindle.runtime.background import log_unhandled
 from spindle.runtime.disks.open_files import raise_limit
 from spindle.runtime.logging_setup import set_up_logging
@@ -34,7 +34,7 @@ _EXPLAINED: Final = (
     ConfigError,
     CorruptLog,
     LogDirectoryFailed,
-    MisplacedDirectory,
+    InvalidLogDirectory,
     OSError,
     UnsupportedMetadata,
 )

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from spindle.local.errors import ClusterError
     from spindle.testing.cluster.cluster import Cluster
-    from spindle.testing.cluster.disk import Disk
-    from spindle.testing.cluster.node import NodeHandle
+    from spindle.testing.cluster.node import Disk, NodeHandle
 
 _MODULES: Final = {
     "Cluster": "spindle.testing.cluster.cluster",
     "ClusterError": "spindle.local.errors",
     "NodeHandle": "spindle.testing.cluster.node",
-    "Disk": "spindle.testing.cluster.disk",
+    "Disk": "spindle.testing.cluster.node",
 }
 
 __all__ = ["Cluster", "ClusterError", "Disk", "NodeHandle"]

@@ -14,10 +14,10 @@ from spindle.pipeline.export.jobs import TableFormat, open_table
 def values_of(table_format: TableFormat, path: Path) -> Mapping[int, list[bytes]]:
     """Return the values of each partition in the order of their offsets."""
     rows = rows_of(table_format, path).select(["partition", "offset", "value"])
-    result: dict[int, list[bytes]] = defaultdict(list)
+    values_by_partition: dict[int, list[bytes]] = defaultdict(list)
     for row in rows.sort_by([("partition", "ascending"), ("offset", "ascending")]).to_pylist():
-        result[row["partition"]].append(row["value"])
-    return result
+        values_by_partition[row["partition"]].append(row["value"])
+    return values_by_partition
 
 
 def files_without_a_table(table_format: TableFormat, path: Path) -> set[str]:

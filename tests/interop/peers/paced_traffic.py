@@ -130,8 +130,8 @@ class PacedTraffic:
         assert not self.refused, self.refused[:3]
         stored = read_all(self._bootstrap, self._topic)
         for partition, acks in self._acks.items():
-            result = {*stored[partition], *((-1, value) for _, value in stored[partition])}
-            lost = {(offset, value) for _, offset, value in acks} - result
+            read = {*stored[partition], *((-1, value) for _, value in stored[partition])}
+            lost = {(offset, value) for _, offset, value in acks} - read
             assert not lost, f"partition {partition}: acknowledged and lost: {sorted(lost)[:5]}"
             values = [value for _, value in stored[partition]]
             assert values == sorted(set(values)), f"partition {partition}: out of order or twice"

@@ -112,7 +112,7 @@ def stores(listener: str, key_file: Path, trust_file: Path | None = None) -> Map
 def mechanisms(listener: str, names: str) -> Mapping[str, str]:
     """Return the keys with which a listener lets the user in by each of the mechanisms."""
     prefix = f"listener.name.{listener}."
-    result = {
+    configs = {
         "PLAIN": jaas("plain.PlainLoginModule", **{f"user_{USER}": PASSWORD}),
         "SCRAM-SHA-256": jaas("scram.ScramLoginModule"),
         "SCRAM-SHA-512": jaas("scram.ScramLoginModule"),
@@ -121,7 +121,7 @@ def mechanisms(listener: str, names: str) -> Mapping[str, str]:
     return {
         f"{prefix}sasl.enabled.mechanisms": names,
         **{
-            f"{prefix}{name.lower()}.sasl.jaas.config": in_property_file(result[name])
+            f"{prefix}{name.lower()}.sasl.jaas.config": in_property_file(configs[name])
             for name in names.split(",")
         },
     }

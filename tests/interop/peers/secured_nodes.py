@@ -47,11 +47,11 @@ def logins(listener: str, mechanism: str) -> Mapping[str, str]:
 
 def protocols(node: Node, **changed: str) -> Mapping[str, str]:
     """Return the key with the security protocols of a node's listeners, some of them changed."""
-    result = {
+    by_listener = {
         "PLAINTEXT": "PLAINTEXT",
         "CONTROLLER": "PLAINTEXT",
         **node.secure_listeners,
         **changed,
     }
-    text = ",".join(f"{name}:{protocol}" for name, protocol in result.items())
+    text = ",".join(f"{name}:{protocol}" for name, protocol in by_listener.items())
     return {"listener.security.protocol.map": text}

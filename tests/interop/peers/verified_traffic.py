@@ -61,10 +61,10 @@ class VerifiedTraffic:
 
     def acknowledged(self) -> dict[int, list[tuple[int, int]]]:
         """Return (offset, value) by partition, in the order of acknowledgement."""
-        result: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        by_partition: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for event in self._events("producer_send_success"):
-            result[event["partition"]].append((event["offset"], int(event["value"])))
-        return result
+            by_partition[event["partition"]].append((event["offset"], int(event["value"])))
+        return by_partition
 
     def refused(self) -> list[dict[str, Any]]:
         """Return the records that the producer gave up."""

@@ -44,14 +44,14 @@ class Batch:
 def read_batches(folder: Path, first_offset: int = 0) -> list[Batch]:
     """Return the batches of a metadata log from an offset on, without records of no operation."""
     dump = SegmentDump(with_records=True, with_numbers=True, decoder=metadata_record)
-    result: list[Batch] = []
+    read: list[Batch] = []
     for segment in sorted(folder.glob("*.log")):
         for line in dump.lines(segment.read_bytes()):
             if base_offset := _BASE_OFFSET.match(line):
-                result.append(Batch(int(base_offset[1])))
+                read.append(Batch(int(base_offset[1])))
             elif entry := _entry(line):
-                result[-1].entries.append(entry)
-    return [batch for batch in result if batch.entries and batch.base_offset >= first_offset]
+                read[-1].entries.append(entry)
+    return [batch for batch in read if batch.entries and batch.base_offset >= first_offset]
 
 
 def read_snapshot(path: Path) -> list[Entry]:

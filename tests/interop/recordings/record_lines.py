@@ -33,7 +33,7 @@ def without_repeated_fences(batches: Iterable[Batch], fenced: set[int]) -> list[
 
     Kafka fences a broker that has stopped once more when its session expires.
     """
-    result = []
+    kept_batches = []
     for batch in batches:
         kept = []
         for entry in batch.entries:
@@ -47,8 +47,8 @@ def without_repeated_fences(batches: Iterable[Batch], fenced: set[int]) -> list[
                 fenced.add(broker)
             elif entry.data.get("fenced") == -1:
                 fenced.discard(broker)
-        result.append(Batch(batch.base_offset, kept))
-    return result
+        kept_batches.append(Batch(batch.base_offset, kept))
+    return kept_batches
 
 
 def record_lines(batches: Sequence[Batch], names: Names) -> list[str]:
@@ -99,7 +99,7 @@ def _with_sorted_configurations(lines: Iterable[str]) -> Iterator[str]:
 
 def _in_order(batches: Iterable[list[Entry]]) -> list[list[Entry]]:
     """Order the registrations between two other batches by node, controllers first of all."""
-    result: list[list[Entry]] = []
+    ordered: list[list[Entry]] = []
     controllers: list[list[Entry]] = []
     run: list[list[Entry]] = []
     for batch in batches:
@@ -109,12 +109,12 @@ def _in_order(batches: Iterable[list[Entry]]) -> list[list[Entry]]:
         elif kinds <= _REGISTRATIONS.keys():
             run += [[entry] for entry in batch]
         else:
-            result += sorted(run, key=_registration)
+            ordered += sorted(run, key=_registration)
             run = []
-            result.append(batch)
-    place = max((n for n, b in enumerate(result, 1) if b[0].kind == "LeaderChange"), default=0)
-    result[place:place] = sorted(controllers, key=_registration)
-    return [*result, *sorted(run, key=_registration)]
+            ordered.append(batch)
+    place = max((n for n, b in enumerate(ordered, 1) if b[0].kind == "LeaderChange"), default=0)
+    ordered[place:place] = sorted(controllers, key=_registration)
+    return [*ordered, *sorted(run, key=_registration)]
 
 
 def _registration(batch: list[Entry]) -> int:

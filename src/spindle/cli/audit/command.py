@@ -15,10 +15,10 @@ from spindle.cli.audit.request import AuditRequest, states_before_repairs
 from spindle.cli.audit.running import run_requested
 from spindle.cli.audit.screen import report_document, report_lines
 from spindle.cli.audit.scrub import scrub_document, scrub_lines
-from spindle.cli.client_options import COMMAND_CONFIG
 from spindle.cli.examples import examples
 from spindle.cli.html.html_option import HTML, write_page
 from spindle.cli.parameter_types import WholeRange, parse_size
+from spindle.cli.shared_options import COMMAND_CONFIG
 from spindle.cli.terminal import Line, show
 from spindle.cli.tools.failures import FAILURES, failure
 

@@ -19,8 +19,8 @@ from spindle.cli.disks.rates import BrokerRates, DiskRate, MoveRate, OperationRa
 from spindle.cli.disks.screen import BrokerPicture, watch_lines
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
-from spindle.cli.interval_options import COUNT, interval_option
 from spindle.cli.parameter_types import WholeRange
+from spindle.cli.shared_options import COUNT, interval_option
 from spindle.cli.terminal import Line, shows_blocks
 from spindle.client.blocking.client import WireClient
 from spindle.client.cluster_metadata import no_broker_text

@@ -9,19 +9,19 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from spindle.cli.client_options import COMMAND_CONFIG, SERVERS
 from spindle.cli.examples import examples
-from spindle.cli.export.places import place_options
 from spindle.cli.export.screen import progress_bar, result_document, result_lines
 from spindle.cli.failure import CommandFailed
 from spindle.cli.parameter_types import FiniteRange, WholeRange, parse_size
-from spindle.cli.renamed_option import RenamedOption
+from spindle.cli.shared_options import COMMAND_CONFIG, SERVERS, RenamedOption
 from spindle.cli.tools.bootstrap import properties_of
 from spindle.cli.tools.failures import FAILURES, failure
+from spindle.pipeline.options.values import json_object
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +37,49 @@ CONFLICT: Final = 3
 
 INTERRUPTED: Final = 130
 """Exit code: Ctrl-C ended the run."""
+
+Edge = Literal["starting", "ending"]
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_OPTIONS: Final = {"starting": "--start", "ending": "--end"}
+
+
+def place_options(edge: Edge, topic: str, text: str) -> dict[str, str]:
+    """Return the option of the data source for a place in the topics.
+
+    Args:
+        topic: The topic that is exported.
+        text: `earliest`, `latest`, a time in ISO 8601 (UTC if it names no zone), or the offsets as
+            JSON: {"0": 17, "1": 4}.
+
+    Raises:
+        click.BadParameter: the text is none of these.
+    """
+    if text in ("earliest", "latest"):
+        return {f"{edge}Offsets": text}
+    option = _OPTIONS[edge]
+    if text.startswith("{"):
+        return {f"{edge}Offsets": json.dumps({topic: _offsets(option, text)})}
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{option} {text!r}: want earliest, latest, a time such as 2026-11-23T12:00 or offsets "
+            'such as {"0": 17}'
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    time_ms = (moment - _EPOCH) // timedelta(milliseconds=1)
+    if time_ms < 0:
+        raise click.BadParameter(f"{option} {text!r} is before 1970")
+    return {f"{edge}Timestamp": str(time_ms)}
+
+
+def _offsets(option: str, text: str) -> dict[str, Any]:
+    """Return the offsets by partition; the source checks them."""
+    try:
+        return json_object(option, text, '{"0": 17, "1": 4}')
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command(

@@ -1,18 +1,20 @@
 """`spindle heal`: keep a cluster within limits."""
 
+import re
+from datetime import time
 from pathlib import Path
+from typing import Final
 
 import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
 from spindle.cli.heal.fill_options import fill_options, healing_limits
-from spindle.cli.heal.time_window import HoursParameter
 from spindle.cli.history.forecast_options import forecast_options
 from spindle.cli.parameter_types import DurationMs, option_text, parse_size
 from spindle.cli.plan.plan_command import limit_options, limits_of
 from spindle.cli.progress import aborted_by_interrupt, printing
-from spindle.cli.renamed_option import RenamedOption
+from spindle.cli.shared_options import RenamedOption
 from spindle.client.blocking.client import WireClient
 from spindle.operations import (
     Cancellation,
@@ -22,7 +24,33 @@ from spindle.operations import (
     heal,
     keep_healing,
 )
-from spindle.operations.heal_run import DEFAULT_GRACE_MS, DEFAULT_INTERVAL_MS, HEAL_STATE
+from spindle.operations.heal_run import (
+    DEFAULT_GRACE_MS,
+    DEFAULT_INTERVAL_MS,
+    HEAL_STATE,
+)
+
+_HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
+
+
+class HoursParameter(click.ParamType[HoursOfDay]):
+    """An option such as `01:00-05:00`, or `22:00-04:30` over midnight."""
+
+    name = "hours"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> HoursOfDay:
+        if isinstance(value, HoursOfDay):
+            return value
+        match = _HOURS.fullmatch(str(value))
+        if match is None:
+            self.fail(f"{value!r} is not HH:MM-HH:MM, such as 01:00-05:00", param, ctx)
+        first, second, third, fourth = map(int, match.groups())
+        begin, end = time(first, second), time(third, fourth)
+        if begin == end:
+            self.fail(f"{value!r} begins and ends at the same time", param, ctx)
+        return HoursOfDay(begin, end)
 
 
 @click.command(

@@ -6,7 +6,7 @@ from typing import Any, Final
 import click
 
 from spindle.cli.parameter_types import FiniteRange
-from spindle.cli.renamed_option import RenamedOption
+from spindle.cli.shared_options import RenamedOption
 from spindle.planner.healing import HealingLimits
 
 _DEFAULTS: Final = HealingLimits()

@@ -30,7 +30,7 @@ from spindle.cli.parameter_types import (
 from spindle.cli.plan.documents import head_document, plan_document, refusal_document
 from spindle.cli.plan.forecast_text import forecast_lines
 from spindle.cli.plan.plan_text import note_lines, plan_lines
-from spindle.cli.renamed_option import RenamedOption
+from spindle.cli.shared_options import RenamedOption
 from spindle.cli.terminal import UNUSUAL, Line, show
 from spindle.client.blocking.client import WireClient
 from spindle.common.text import count_noun

@@ -15,7 +15,7 @@ from spindle.metadata.image import MetadataImage
 from spindle.metadata_log.committed import CommittedBatch, decode_batch
 from spindle.metadata_log.snapshots import (
     parse_snapshot_file_name,
-    read_snapshot,
+    read_snapshot_values,
     snapshot_file_name,
 )
 from spindle.protocol.records.batch import batches, check_crc
@@ -96,10 +96,10 @@ def _read_folder(folder: Path, last_segment: int | None) -> MetadataImage:
 
 def _load_snapshot(loader: MetadataLoader, found: OffsetAndEpoch, path: Path) -> None:
     try:
-        loader.load_snapshot(found, read_snapshot(path.read_bytes(), str(path)))
+        loader.load_snapshot(found, read_snapshot_values(path.read_bytes(), str(path)))
     except UnsupportedMetadata:
         raise
-    except ProtocolViolation as error:
+    except (CorruptRecords, ProtocolViolation) as error:
         raise CorruptLog(str(path), 0, str(error)) from None
 
 

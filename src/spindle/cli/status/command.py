@@ -8,7 +8,7 @@ from click.core import ParameterSource
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.disks.broker_poll import WAIT_MS, Survey
 from spindle.cli.examples import examples
-from spindle.cli.interval_options import COUNT, interval_option
+from spindle.cli.shared_options import COUNT, interval_option
 from spindle.cli.status.cluster_status import take_status, with_left_throttles
 from spindle.cli.status.notification import Targets
 from spindle.cli.status.screen import status_document, status_lines

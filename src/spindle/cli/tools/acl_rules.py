@@ -11,9 +11,8 @@ from spindle.authorization.operations import (
     Permission,
     ResourceType,
 )
-from spindle.cli.tools.failures import UsageError
+from spindle.cli.tools.failures import ToolFailed, UsageError
 from spindle.cli.tools.options import Options
-from spindle.cli.tools.principals import principals
 
 _ANY_HOST: Final = "*"
 _NO_RESOURCE: Final = (
@@ -27,6 +26,23 @@ _RESOURCES: Final = (
     ("delegation-token", ResourceType.DELEGATION_TOKEN),
     ("user-principal", ResourceType.USER),
 )
+
+
+def principals(options: Options, option: str) -> list[str]:
+    """Return the principals of an option, each of them once.
+
+    Raises:
+        ToolFailed: one of them is not a principal.
+    """
+    given = [text.strip() for text in options.all(option)]
+    for text in given:
+        kind, _, name = text.partition(":")
+        if not (kind and name):
+            raise ToolFailed(
+                f"expected a string in format principalType:principalName but got {text}",
+                plainly=f"--{option} {text}: write User:NAME",
+            )
+    return list(dict.fromkeys(given))
 
 
 class Pattern(NamedTuple):

@@ -13,6 +13,7 @@ from spindle.cli.tools.acl_rules import (
     Pattern,
     RulesByPattern,
     patterns,
+    principals,
     rules_of,
     rules_to_add,
 )
@@ -29,7 +30,6 @@ from spindle.cli.tools.options import (
     Option,
     Options,
 )
-from spindle.cli.tools.principals import principals
 from spindle.client.admin.acls import AclQuery, create_acls, delete_acls, describe_acls
 from spindle.client.blocking.client import WireClient
 from spindle.metadata.security import AccessControlEntry

@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from spindle.cli.tools.acl_rules import principals
 from spindle.cli.tools.bootstrap import connect_as
 from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.failures import ToolFailed
@@ -20,7 +21,6 @@ from spindle.cli.tools.options import (
     Option,
     Options,
 )
-from spindle.cli.tools.principals import principals
 from spindle.client.admin.delegation_tokens import (
     KnownToken,
     create_token,

@@ -6,13 +6,13 @@ import re
 import socket
 import ssl
 import time
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from typing import Final
+from urllib.parse import quote, urlencode
 
 from spindle.client.errors import ConnectionLost, SaslFailed, TlsFailed
 from spindle.client.security.tls_failures import handshake_failure
-from spindle.client.security.token_request import post
 from spindle.client.security.token_settings import (
     TokenEndpoint,
     TokenFile,
@@ -23,6 +23,7 @@ from spindle.client.security.token_settings import (
 from spindle.common.errors import ConfigError
 from spindle.common.text import error_text
 from spindle.security.bounded_read import read_small_file
+from spindle.security.http_client import exchange
 from spindle.security.secret import Secret
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
@@ -32,6 +33,37 @@ _OK: Final = 200
 _SERVER_ERROR: Final = 500
 _LATEST_EXPIRY_S: Final = 253_402_300_799
 """The end of the year 9999, in seconds since 1970."""
+
+
+def post(endpoint: TokenEndpoint) -> tuple[int, bytes]:
+    """Send the client credentials; return status and body of the answer.
+
+    Raises:
+        TimeoutError: the answer was not complete in time.
+        OSError, http.client.HTTPException: the endpoint cannot be reached, or does not speak HTTP.
+    """
+    form = {"grant_type": "client_credentials"}
+    if endpoint.scope:
+        form["scope"] = endpoint.scope
+    return exchange(
+        "POST",
+        endpoint.url,
+        timeout_ms=endpoint.timeout_ms,
+        tls=endpoint.tls,
+        headers={
+            "Authorization": f"Basic {_basic(endpoint)}",
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Accept": "application/json",
+        },
+        body=urlencode(form),
+    )
+
+
+def _basic(endpoint: TokenEndpoint) -> str:
+    pair = (endpoint.client_id, endpoint.client_secret.text)
+    if endpoint.is_header_url_encoded:
+        pair = (quote(pair[0], safe=""), quote(pair[1], safe=""))
+    return b64encode(":".join(pair).encode()).decode()
 
 
 class TokenSource:

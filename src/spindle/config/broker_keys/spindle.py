@@ -4,6 +4,7 @@ from typing import Final
 
 from spindle.config.cordon_notes import CordonNotes
 from spindle.config.definition import (
+    BOOLEAN,
     CLUSTER_WIDE,
     DOUBLE,
     INT,
@@ -24,6 +25,7 @@ HANG_TIMEOUT: Final = "spindle.log.dir.hang.timeout.ms"
 CORDON_HIGH_WATERMARK: Final = "spindle.log.dir.cordon.high.watermark"
 CORDON_LOW_WATERMARK: Final = "spindle.log.dir.cordon.low.watermark"
 CORDON_NOTES: Final = "spindle.cordon.notes"
+NATIVE_ENABLE: Final = "spindle.native.enable"
 
 # fmt: off
 SPINDLE_KEYS = (
@@ -57,6 +59,11 @@ SPINDLE_KEYS = (
     ConfigKey(HANG_TIMEOUT, INT, 60_000, Range(1_000), READ_ONLY,
               "Time after which a log directory whose disk does not answer counts as failed, as if "
               "the disk had reported an error. After 10 seconds a log line says that it hangs.",
+              is_internal=True),
+    ConfigKey(NATIVE_ENABLE, BOOLEAN, True, None, READ_ONLY,
+              "Use the native code (Rust) where the installation has built it. With false, or where "
+              "it was not built, everything runs in Python: the results are the same, and compaction "
+              "is slower. The log of a start says which.",
               is_internal=True),
 )
 # fmt: on

@@ -6,6 +6,7 @@ was cut short is not taken for a formatted one. The metadata directory comes aft
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from spindle.common.ids import METADATA_PARTITION
 from spindle.common.ports import FileSystem
@@ -17,7 +18,6 @@ from spindle.disks.identity import (
     new_directory_id,
 )
 from spindle.local.errors import FormatError
-from spindle.local.formatting.checkpoints import bootstrap_snapshot
 from spindle.local.formatting.feature_levels import StartingLevels
 from spindle.local.formatting.initial_controllers import InitialController, voter_set
 from spindle.log.formats.meta_properties import MetaProperties, write_meta_properties
@@ -28,8 +28,16 @@ from spindle.protocol.messages.metadata_records import (
     FeatureLevelRecord,
     UserScramCredentialRecord,
 )
+from spindle.protocol.metadata_frame import frame
+from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.protocol.records.control import build_control_batch
+from spindle.raft.kraft_records import kraft_version, snapshot_footer, snapshot_header, voters
 from spindle.raft.log_view import BOOTSTRAP_SNAPSHOT_ID
+from spindle.raft.voters import VoterSet
 from spindle.security.secret import HIDDEN
+
+_RECORD_VERSION: Final = 0
+_EPOCH: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,4 +203,33 @@ def _record_text(record: Message) -> str:
     return (
         f"UserScramCredentialRecord(name='{record.name}', mechanism={record.mechanism}, "
         f"salt={HIDDEN}, storedKey={HIDDEN}, serverKey={HIDDEN}, iterations={record.iterations})"
+    )
+
+
+def bootstrap_snapshot(
+    records: Sequence[Message], voter_set: VoterSet | None, level: int, now_ms: int
+) -> bytes:
+    """Return the snapshot at offset 0, epoch 0, of a formatted directory (KIP-1170).
+
+    It has the first metadata of a new cluster, and the first voters of a dynamic quorum (KIP-853).
+
+    Args:
+        voter_set: the first voters; None if they are static or join later.
+        level: of kraft.version.
+    """
+    head = [snapshot_header(now_ms)]
+    if level > 0:
+        head.append(kraft_version(level))
+    if voter_set is not None:
+        head.append(voters(voter_set))
+    values = [
+        SimpleRecord(value=frame(record, _RECORD_VERSION), timestamp_ms=now_ms)
+        for record in records
+    ]
+    return b"".join(
+        (
+            build_control_batch(head, now_ms, 0, _EPOCH),
+            build_batch(values, base_offset=len(head), leader_epoch=_EPOCH),
+            build_control_batch([snapshot_footer()], now_ms, len(head) + len(values), _EPOCH),
+        )
     )

@@ -1,4 +1,4 @@
-"""Formatting the directories of a node on this machine."""
+"""Formatting the directories of a node on this machine, and its new disks later."""
 
 import os
 import time
@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.uuids import Uuid, uuid_from_random
-from spindle.config.node_config import NodeConfig
+from spindle.config.node_config import NodeConfig, load_node_config
+from spindle.disks.identity import load_ensemble
+from spindle.local.errors import ClusterError, FormatError
 from spindle.local.formatting.directories import format_directories
 from spindle.local.formatting.format_options import FormatOptions, format_request
 
@@ -44,3 +46,26 @@ def format_node(
         report or (lambda line: None),
         shows_records=shows_records,
     )
+
+
+def format_new_directories(property_file: str) -> None:
+    """Format the unformatted directories of a node with the cluster id of its other directories.
+
+    Raises:
+        ConfigError: the property file cannot be used.
+        ClusterError: no other directory is formatted, or one cannot be written.
+    """
+    config = load_node_config(property_file)
+    known = load_ensemble(OsFileSystem(), config.log_dirs).formatted.values()
+    cluster_ids = [
+        properties.cluster_id for properties in known if properties.cluster_id is not None
+    ]
+    if not cluster_ids:
+        raise ClusterError(
+            f"no directory of {property_file} is formatted, so the cluster id is not known"
+        )
+    options = FormatOptions(cluster_ids[0], ignore_formatted=True, no_initial_controllers=True)
+    try:
+        format_node(config, options)
+    except FormatError as error:
+        raise ClusterError(str(error)) from None

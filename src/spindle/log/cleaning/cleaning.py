@@ -50,11 +50,13 @@ class CleaningSettings(NamedTuple):
         map_bytes: for the key map.
         load_factor: the share of the key map that may be filled, 0 to 1.
         buffer_bytes: for reading and writing.
+        is_native: use the native code where it is available.
     """
 
     map_bytes: int = 128 * 1024 * 1024
     load_factor: float = 0.9
     buffer_bytes: int = 512 * 1024
+    is_native: bool = True
 
 
 class CleaningStats(NamedTuple):
@@ -87,9 +89,9 @@ class CleaningResult(NamedTuple):
 DEFAULT_SETTINGS: Final = CleaningSettings()
 
 
-def new_key_map(size: MapSize) -> KeyMap:
-    """Return an empty key map, in compiled code where that was installed."""
-    library = load_library()
+def new_key_map(size: MapSize, *, is_native: bool) -> KeyMap:
+    """Return an empty key map, in native code if that is wanted and available."""
+    library = load_library() if is_native else None
     return DictKeyMap(size) if library is None else NativeKeyMap(library, size)
 
 
@@ -170,7 +172,8 @@ class Cleaning:
         dirty = plan.dirty
         self._raise_if_aborted()
         max_keys = dirty.end_offset - dirty.first_dirty_offset
-        keys = new_key_map(MapSize(settings.map_bytes, settings.load_factor, max_keys))
+        size = MapSize(settings.map_bytes, settings.load_factor, max_keys)
+        keys = new_key_map(size, is_native=settings.is_native)
         try:
             yield from self._read_keys(keys)
             rules = CopyRules(

@@ -31,8 +31,8 @@ _DECORATED = pattern(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")
 _INTEGER = pattern(r"[+-]?\d+", ASCII)
 
 
-class DirectoryKind(Enum):
-    """The purpose of a partition directory."""
+class LogKind(Enum):
+    """The kind of a log, by the name of its partition directory."""
 
     CURRENT = ""
     FUTURE = "future"
@@ -40,14 +40,14 @@ class DirectoryKind(Enum):
     STRAY = "stray"
 
 
-class DirectoryName(NamedTuple):
+class PartitionDirectoryName(NamedTuple):
     """A parsed name. The topic of a deleted or stray one may have been cut to fit.
 
     `unique` is the part between dot and suffix, empty for a current log.
     """
 
     topic_partition: TopicPartition
-    kind: DirectoryKind
+    kind: LogKind
     unique: str
 
 
@@ -94,26 +94,26 @@ def _cut_to_fit(topic_partition: TopicPartition, suffix: str) -> str:
     return topic_partition.topic[: MAX_NAME_BYTES - len(end)] + end
 
 
-def parse_directory_name(name: str) -> DirectoryName:
+def parse_directory_name(name: str) -> PartitionDirectoryName:
     """Return the partition and the purpose of a directory.
 
     Raises:
         ValueError: this is not a name of a partition directory.
     """
-    kind = DirectoryKind.CURRENT
+    kind = LogKind.CURRENT
     plain = name
     unique = ""
     suffix = name.rpartition("-")[2]
     if suffix in ("delete", "future", "stray"):
         if _DECORATED.fullmatch(name) is None:
             raise _no_partition_directory(name)
-        kind = DirectoryKind(suffix)
+        kind = LogKind(suffix)
         plain, _, end = name.rpartition(".")
         unique = end.rpartition("-")[0]
     topic, dash, number = plain.rpartition("-")
     if not topic or not dash or _INTEGER.fullmatch(number) is None:
         raise _no_partition_directory(name)
-    return DirectoryName(TopicPartition(topic, int(number)), kind, unique)
+    return PartitionDirectoryName(TopicPartition(topic, int(number)), kind, unique)
 
 
 def _no_partition_directory(name: str) -> ValueError:

@@ -5,7 +5,7 @@ process of its broker: every access fails with EIO. So the demo needs no root.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -16,7 +16,6 @@ from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.settings import client_settings
 from spindle.client.cluster_metadata import PartitionView
 from spindle.pipeline.demo import flights, sending
-from spindle.pipeline.demo.acknowledgements import Acknowledgements
 from spindle.pipeline.demo.copies import Copies
 from spindle.pipeline.demo.flights import FlightRecord
 from spindle.pipeline.demo.node import DemoError, DemoLayout
@@ -31,6 +30,40 @@ if TYPE_CHECKING:
 BROKERS: Final = 3
 DISKS: Final = 3
 _WAIT_S: Final = 30.0
+
+
+class Acknowledgements:
+    """Counts acknowledgements by partition, and keeps the longest gap between two of them.
+
+    Args:
+        clock: seconds from a monotonic clock.
+    """
+
+    def __init__(self, partitions: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last_s: list[float | None] = [None] * partitions
+        self._longest_s = [0.0] * partitions
+
+    def note(self, partition: int) -> None:
+        """Count an acknowledgement that has come now."""
+        now_s = self._clock()
+        last_s = self._last_s[partition]
+        if last_s is not None and now_s - last_s > self._longest_s[partition]:
+            self._longest_s[partition] = now_s - last_s
+        self._last_s[partition] = now_s
+
+    def take_longest_gap_s(self) -> float:
+        """Forget the gaps that have ended, and return the longest of them in seconds.
+
+        A gap that lasts still counts from its beginning.
+        """
+        longest_s = max(self._longest_s)
+        self._longest_s = [0.0] * len(self._longest_s)
+        return longest_s
+
+    def longest_gap_s(self, partition: int) -> float:
+        """Return the longest gap of a partition, in seconds."""
+        return self._longest_s[partition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +210,7 @@ class _Scene:
         """Yield the records; let the disk die when this many of them have been sent."""
         for count, record in enumerate(records):
             if count == when:
-                self.longest_before_s = self.acknowledged.begin_anew()
+                self.longest_before_s = self.acknowledged.take_longest_gap_s()
                 self._failure = self._thread.submit(self._fail)
             yield record
 

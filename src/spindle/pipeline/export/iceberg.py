@@ -4,8 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+import pyarrow as pa
+from pyiceberg.exceptions import ValidationError
+
 from spindle.common.optional_dependencies import ICEBERG, require
-from spindle.pipeline.export.iceberg_catalog import iceberg_place
+from spindle.pipeline.export.iceberg_catalog import IcebergPlace, iceberg_place
+from spindle.pipeline.export.iceberg_table import plain_schema
 from spindle.pipeline.export.jobs import ExportJob
 from spindle.pipeline.export.model import ExportResult
 from spindle.pipeline.export.reading import frame_of_files
@@ -61,7 +65,30 @@ def read_iceberg(
             delete files or renamed columns.
     """
     require(ICEBERG, "iceberg")
-    from spindle.pipeline.export.iceberg_reading import files_of_snapshot
 
     schema, paths = files_of_snapshot(iceberg_place(table, catalog), snapshot_id)
     return frame_of_files(spark, schema, paths, None)
+
+
+def files_of_snapshot(place: IcebergPlace, snapshot_id: int | None) -> tuple[pa.Schema, list[str]]:
+    """Return the columns of the table, and the paths of the files of a snapshot.
+
+    Raises:
+        FileNotFoundError: there is no such table.
+        ValueError: there is no such snapshot, or Spark cannot read its rows from the files alone.
+    """
+    table = place.load()
+    if table is None:
+        raise FileNotFoundError(f"{place.name}: no such Iceberg table")
+    if snapshot_id is not None and table.snapshot_by_id(snapshot_id) is None:
+        raise ValueError(f"the table {place.name} has no snapshot {snapshot_id}")
+    try:
+        tasks = list(table.scan(snapshot_id=snapshot_id).plan_files())
+    except ValidationError as error:
+        raise ValueError(f"the table {place.name}: {error}") from error
+    if any(task.delete_files for task in tasks):
+        raise ValueError(
+            f"the table {place.name} has delete files of another writer; read_iceberg reads tables "
+            "as export_iceberg writes them"
+        )
+    return plain_schema(table), [task.file.file_path.removeprefix("file://") for task in tasks]

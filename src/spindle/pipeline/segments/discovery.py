@@ -21,7 +21,7 @@ from spindle.log.formats.meta_properties import (
 from spindle.pipeline.errors import rights_explained
 
 
-class DirectoryIdentity(NamedTuple):
+class LogDirectoryIdentity(NamedTuple):
     """The identity of a log directory; None for what old versions of Kafka do not write."""
 
     cluster_id: str | None
@@ -29,42 +29,44 @@ class DirectoryIdentity(NamedTuple):
     directory_id: Uuid | None
 
 
-class ListedDirectory(NamedTuple):
+class FormattedLogDirectory(NamedTuple):
     """A formatted log directory."""
 
     path: Path
     properties: MetaProperties
 
     @property
-    def identity(self) -> DirectoryIdentity:
+    def identity(self) -> LogDirectoryIdentity:
         properties = self.properties
-        return DirectoryIdentity(properties.cluster_id, properties.node_id, properties.directory_id)
+        return LogDirectoryIdentity(
+            properties.cluster_id, properties.node_id, properties.directory_id
+        )
 
 
-class ReplicaDirectory(NamedTuple):
+class PartitionDirectory(NamedTuple):
     """The directory of a partition's current replica; future replicas and strays are left out."""
 
     partition: TopicPartition
     topic_id: Uuid
-    directory: ListedDirectory
+    directory: FormattedLogDirectory
 
     @property
     def path(self) -> Path:
         return self.directory.path / str(self.partition)
 
 
-def identity_of(path: Path) -> DirectoryIdentity | None:
+def identity_of(path: Path) -> LogDirectoryIdentity | None:
     """Return the identity of the log directory at a path, None if there is none."""
     file = Path(meta_properties_path(str(path)))
     try:
         properties = parse_meta_properties(file.read_bytes(), str(file))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return ListedDirectory(path, properties).identity
+    return FormattedLogDirectory(path, properties).identity
 
 
 @rights_explained()
-def expand_log_directories(text: str) -> list[ListedDirectory]:
+def expand_log_directories(text: str) -> list[FormattedLogDirectory]:
     """Return the log directories of a comma list of paths and globs, in the order given.
 
     Raises:
@@ -72,7 +74,7 @@ def expand_log_directories(text: str) -> list[ListedDirectory]:
             directories belong to different clusters.
         ConfigError: a `meta.properties` is malformed.
     """
-    directories: list[ListedDirectory] = []
+    directories: list[FormattedLogDirectory] = []
     for part in (part.strip() for part in text.split(",")):
         paths = sorted(glob.glob(part)) if glob.has_magic(part) else [part]
         folders = [Path(path) for path in paths if Path(path).is_dir()]
@@ -86,21 +88,23 @@ def expand_log_directories(text: str) -> list[ListedDirectory]:
 
 
 @rights_explained()
-def find_replicas(directories: Iterable[ListedDirectory]) -> list[ReplicaDirectory]:
+def find_replicas(directories: Iterable[FormattedLogDirectory]) -> list[PartitionDirectory]:
     """Return all current replicas, ordered by directory, then by topic and partition."""
-    replicas: list[ReplicaDirectory] = []
+    replicas: list[PartitionDirectory] = []
     for directory in directories:
         names = sorted(entry.name for entry in directory.path.iterdir() if entry.is_dir())
         partitions = [(current_replica(name), directory.path / name) for name in names]
         replicas += sorted(
-            ReplicaDirectory(partition, read_topic_id(path) or ZERO_UUID, directory)
+            PartitionDirectory(partition, read_topic_id(path) or ZERO_UUID, directory)
             for partition, path in partitions
             if partition is not None
         )
     return replicas
 
 
-def select_topic_id(topic: str, replicas: Sequence[ReplicaDirectory], wanted: Uuid | None) -> Uuid:
+def select_topic_id(
+    topic: str, replicas: Sequence[PartitionDirectory], wanted: Uuid | None
+) -> Uuid:
     """Return the id of the topic that is read.
 
     Raises:
@@ -122,17 +126,19 @@ def select_topic_id(topic: str, replicas: Sequence[ReplicaDirectory], wanted: Uu
     return next(iter(by_id))
 
 
-def _identified(path: Path) -> ListedDirectory:
+def _identified(path: Path) -> FormattedLogDirectory:
     file = Path(meta_properties_path(str(path)))
     try:
-        return ListedDirectory(path.resolve(), parse_meta_properties(file.read_bytes(), str(file)))
+        return FormattedLogDirectory(
+            path.resolve(), parse_meta_properties(file.read_bytes(), str(file))
+        )
     except FileNotFoundError:
         raise ValueError(
             f"option logDirs: {path} has no {file.name}: it is not a formatted log directory"
         ) from None
 
 
-def _check_one_cluster(directories: Sequence[ListedDirectory]) -> None:
+def _check_one_cluster(directories: Sequence[FormattedLogDirectory]) -> None:
     clusters: dict[str, Path] = {}
     for directory in directories:
         if directory.properties.cluster_id is not None:

@@ -30,8 +30,8 @@ from spindle.pipeline.errors import DataLoss, rights_explained
 from spindle.pipeline.options.topics import Assign, Selection, Subscribe, SubscribePattern
 from spindle.pipeline.segments.broker_state import LiveCluster
 from spindle.pipeline.segments.discovery import (
-    ListedDirectory,
-    ReplicaDirectory,
+    FormattedLogDirectory,
+    PartitionDirectory,
     expand_log_directories,
     find_replicas,
     select_topic_id,
@@ -46,14 +46,14 @@ class ReadablePartition:
 
     partition: TopicPartition
     topic_id: Uuid
-    directory: ListedDirectory
+    directory: FormattedLogDirectory
     log: SegmentLog
     log_start_offset: int
     end_offset: int
     leader_epochs: tuple[tuple[int, int], ...]
 
 
-class DirectoryState:
+class LogDirectoryState:
     """Checkpoints of a log directory, each read at most once for a plan."""
 
     def __init__(self, path: Path) -> None:
@@ -100,7 +100,7 @@ def readable_partitions(
     replicas = find_replicas(expand_log_directories(options.log_directories))
     wanted = [replica for replica in replicas if options.selection.wants(replica.partition)]
     _check_all_found(options.selection, wanted, options.log_directories)
-    by_topic: dict[str, list[ReplicaDirectory]] = {}
+    by_topic: dict[str, list[PartitionDirectory]] = {}
     for replica in wanted:
         by_topic.setdefault(replica.partition.topic, []).append(replica)
     # Ask before reading the logs: a log then reaches at least the end that the cluster reported.
@@ -115,11 +115,13 @@ def readable_partitions(
         partitions = sorted({replica.partition for replica in wanted})
         ends = cluster.end_offsets(partitions, is_read_committed=options.is_read_committed)
         options = replace(options, end_rule="logEnd")
-    states = {replica.directory.path: DirectoryState(replica.directory.path) for replica in wanted}
+    states = {
+        replica.directory.path: LogDirectoryState(replica.directory.path) for replica in wanted
+    }
     readable_partitions: list[ReadablePartition] = []
     for topic, replicas_of_topic in sorted(by_topic.items()):
         topic_id = select_topic_id(topic, replicas_of_topic, options.topic_ids.get(topic))
-        by_partition: dict[TopicPartition, list[ReplicaDirectory]] = {}
+        by_partition: dict[TopicPartition, list[PartitionDirectory]] = {}
         for replica in replicas_of_topic:
             if replica.topic_id == topic_id:
                 by_partition.setdefault(replica.partition, []).append(replica)
@@ -139,7 +141,7 @@ def readable_partitions(
 
 
 def _check_cluster(
-    replicas: Sequence[ReplicaDirectory], view: ClusterView, cluster: LiveCluster
+    replicas: Sequence[PartitionDirectory], view: ClusterView, cluster: LiveCluster
 ) -> None:
     for replica in replicas:
         cluster_id = replica.directory.identity.cluster_id
@@ -164,7 +166,7 @@ def describe(partition: ReadablePartition) -> str:
 
 
 def _readable(
-    replica: ReplicaDirectory, directory: DirectoryState, rule: EndRule
+    replica: PartitionDirectory, directory: LogDirectoryState, rule: EndRule
 ) -> ReadablePartition:
     log = SegmentLog(replica.path)
     partition = replica.partition
@@ -223,7 +225,7 @@ def _ended(partition: ReadablePartition, end: int, fail_on_data_loss: bool) -> R
 
 
 def _check_all_found(
-    selection: Selection, replicas: Sequence[ReplicaDirectory], directories: str
+    selection: Selection, replicas: Sequence[PartitionDirectory], directories: str
 ) -> None:
     topic_partitions = {replica.partition for replica in replicas}
     match selection:

@@ -16,7 +16,7 @@ from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.pipeline.errors import DataLoss, rights_explained
 from spindle.pipeline.options.limits import AtTime, AtTimes, End, NoMatch, check_complete
-from spindle.pipeline.segments.discovery import DirectoryIdentity
+from spindle.pipeline.segments.discovery import LogDirectoryIdentity
 from spindle.pipeline.segments.options import SegmentOptions
 from spindle.pipeline.segments.partitions import ReadablePartition, describe
 from spindle.pipeline.segments.pushdown import PushedFilters
@@ -38,7 +38,7 @@ class SegmentRange:
 
     partition: TopicPartition
     topic_id: Uuid
-    home: DirectoryIdentity
+    home: LogDirectoryIdentity
     path: str
     start_offset: int
     end_offset: int

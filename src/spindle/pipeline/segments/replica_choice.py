@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from spindle.pipeline.options.values import MAX_INT, integer
-from spindle.pipeline.segments.discovery import ReplicaDirectory
+from spindle.pipeline.segments.discovery import PartitionDirectory
 
 
 class ReplicaChoice(NamedTuple):
@@ -40,8 +40,8 @@ def replica_choice(text: str) -> ReplicaChoice:
 
 
 def candidates(
-    copies: Sequence[ReplicaDirectory], choice: ReplicaChoice | None, leader: int | None
-) -> Sequence[ReplicaDirectory]:
+    copies: Sequence[PartitionDirectory], choice: ReplicaChoice | None, leader: int | None
+) -> Sequence[PartitionDirectory]:
     """Return the replicas of a partition that may be read.
 
     Args:

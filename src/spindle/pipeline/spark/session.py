@@ -11,11 +11,13 @@ in plain PySpark. The record kernel is compiled, or loaded from its cache, on a 
 
 import logging
 import os
+import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from spindle.common.optional_dependencies import SPARK, require
 from spindle.pipeline.spark.java import Java, choose_java, launcher_home
@@ -25,8 +27,6 @@ from spindle.pipeline.spark.settings import (
     spark_settings,
     submitted_settings,
 )
-from spindle.pipeline.spark.start_report import StartReport
-from spindle.pipeline.spark.started_jvm import ended_with_a_failed_start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -156,3 +156,70 @@ def _environment_of_launcher(java: Java, master: str) -> Iterator[None]:
             del os.environ["JAVA_HOME"]
         else:
             os.environ["JAVA_HOME"] = before
+
+
+class StartReport:
+    """Writes to `stream` if `is_wanted`; None means if a person sees the stream at once."""
+
+    def __init__(self, stream: TextIO, is_wanted: bool | None) -> None:
+        self._stream = stream
+        self._is_wanted = _is_watched(stream) if is_wanted is None else is_wanted
+        self._started_s = self._part_started_s = time.monotonic()
+        self._parts: list[str] = []
+
+    def starting(self, java: Java) -> None:
+        """Say that Spark is being started, and with which Java."""
+        version = ".".join(map(str, java.version))
+        self._write(f"Starting Spark on Java {version} ({java.origin}) ...")
+
+    def part_ends(self, name: str) -> None:
+        """Note how long the part took that began when the last one ended."""
+        now_s = time.monotonic()
+        self._parts.append(f"{name} {now_s - self._part_started_s:.1f} s")
+        self._part_started_s = now_s
+
+    def ready(self) -> None:
+        """Say that the session is there, and where the time went."""
+        seconds = time.monotonic() - self._started_s
+        self._write(f"Spark is ready after {seconds:.1f} s ({', '.join(self._parts)})")
+
+    def _write(self, line: str) -> None:
+        if self._is_wanted:
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
+
+
+def _is_watched(stream: TextIO) -> bool:
+    """Return True for a terminal, and for a cell of a notebook, which is no terminal."""
+    return stream.isatty() or type(stream).__module__ == "ipykernel.iostream"
+
+
+@contextmanager
+def ended_with_a_failed_start() -> Iterator[None]:
+    """Kill the JVM that PySpark starts in this block if the block fails, as after Ctrl-C.
+
+    PySpark removes the folder in which the JVM is about to write its port, so this JVM would report
+    a missing file, and then run forever.
+    """
+    import pyspark.java_gateway
+    from pyspark import SparkContext
+
+    started: list[subprocess.Popen[bytes]] = []
+    launcher: Any = pyspark.java_gateway
+    popen = launcher.Popen
+
+    def start(*arguments: Any, **named: Any) -> subprocess.Popen[bytes]:
+        started.append(popen(*arguments, **named))
+        return started[-1]
+
+    launcher.Popen = start
+    try:
+        yield
+    except BaseException:
+        # With a gateway, the next session uses this JVM, which ends with the process.
+        if SparkContext._gateway is None:
+            for process in started:
+                process.kill()
+        raise
+    finally:
+        launcher.Popen = popen

@@ -16,7 +16,7 @@ from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID, uuid_text
 from spindle.pipeline.brokers.ranges import OffsetRange
 from spindle.pipeline.options.limits import without_limits
-from spindle.pipeline.segments.discovery import DirectoryIdentity
+from spindle.pipeline.segments.discovery import LogDirectoryIdentity
 from spindle.pipeline.segments.failover import ReadSettings
 from spindle.pipeline.segments.options import parse_segment_options
 from spindle.pipeline.segments.plan import SegmentsPartition, SegmentsPlan
@@ -25,7 +25,7 @@ from spindle.pipeline.segments.reader import read_ranges
 from spindle.pipeline.streaming.position import offsets_to_json
 from spindle.pipeline.streaming.reader import BrokerStreamReader
 
-_NOWHERE: Final = DirectoryIdentity(None, None, None)
+_NOWHERE: Final = LogDirectoryIdentity(None, None, None)
 _REPLACED: Final = frozenset(("subscribe", "subscribepattern", "assign", "topicids"))
 
 

@@ -23,7 +23,7 @@ from spindle.common.uuids import (
     Uuid,
     UuidSource,
 )
-from spindle.disks.directory_store import DeletedLog
+from spindle.disks.deleted_log import DeletedLog
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.formats.names import MAX_NAME_BYTES, replaced_directory
 from spindle.log.log import Log

@@ -172,7 +172,10 @@ class AffectedReplicas:
             for where, partition in self._hosted()
             if len(partition.replicas) == 1
             and self._replicas.lookup(*where) is None
-            and is_lost_log_needed(where, partition, self._node_id, self._replicas.directories)
+            and (topic_id := self._topic_id(where)) is not None
+            and is_lost_log_needed(
+                where, topic_id, partition, self._node_id, self._replicas.directories
+            )
         ]
 
     def _is_last(self, where: TopicPartition, failed: LogDirectory) -> bool:

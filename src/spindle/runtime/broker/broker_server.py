@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -35,7 +35,6 @@ from spindle.runtime.broker.directory_changes import BrokerParts, DirectoryChang
 from spindle.runtime.broker.directory_reports import DirectoryReports
 from spindle.runtime.broker.environment import BrokerEnvironment
 from spindle.runtime.broker.housekeeping import Housekeeping
-from spindle.runtime.broker.isr_expiration import IsrExpiration
 from spindle.runtime.broker.lifecycle import (
     BrokerIdentity,
     BrokerLifecycle,
@@ -77,6 +76,25 @@ _INTERNAL_TOPIC_WAIT_S: Final = 5.0
 _NEVER_S: Final = 86_400.0
 _FOLLOW_AGAIN_S: Final = 5.0
 """Pause between the attempts of replicas that could not begin to follow."""
+
+
+class IsrExpiration:
+    """Calls `review_isrs` twice per `replica.lag.time.max.ms`."""
+
+    def __init__(self, review_isrs: Callable[[], None], max_lag_ms: int) -> None:
+        self._review_isrs = review_isrs
+        self._period_s = max(max_lag_ms / 2000, 0.001)
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = background.run_forever(self._turn, "ISR expiration")
+
+    async def stop(self) -> None:
+        await background.end(self._task)
+
+    async def _turn(self) -> None:
+        await asyncio.sleep(self._period_s)
+        self._review_isrs()
 
 
 class BrokerServer:

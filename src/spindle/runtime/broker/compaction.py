@@ -30,10 +30,17 @@ _MAX_SLEEP_S: Final = 86_400.0
 class Compaction:
     """The compaction tasks of a broker, a task for each directory."""
 
-    def __init__(self, replicas: ReplicaManager, now_ms: Callable[[], int]) -> None:
-        """Start no task; see `follow_directories`."""
+    def __init__(
+        self, replicas: ReplicaManager, now_ms: Callable[[], int], *, is_native: bool
+    ) -> None:
+        """Start no task; see `follow_directories`.
+
+        Args:
+            is_native: use the native code where it is available.
+        """
         self._replicas = replicas
         self._now_ms = now_ms
+        self._is_native = is_native
         self._tasks: dict[LogDirectory, asyncio.Task[None]] = {}
         self._rate = CleaningRate()
         self._backoff_ms = 0
@@ -82,6 +89,7 @@ class Compaction:
             max(self._map_bytes // count, _MIN_MAP_BYTES),
             min(max(self._load_factor, 0.01), 0.99),
             self._buffer_bytes // count,
+            self._is_native,
         )
 
     async def _compact(self, directory: LogDirectory) -> None:

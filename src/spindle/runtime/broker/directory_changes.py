@@ -36,7 +36,7 @@ from spindle.disks.alter_disks import (
 from spindle.disks.directory_store import DirectoryStore
 from spindle.disks.executor import DirectoryExecutor
 from spindle.disks.log_directory import LogDirectory
-from spindle.log.errors import MisplacedDirectory
+from spindle.log.errors import InvalidLogDirectory
 from spindle.log.formats.changed_log_dirs import ChangedLogDirs, write_changed_log_dirs
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
@@ -197,7 +197,7 @@ class DirectoryChanges:
                 return await work(plain_path(path))
             except LogDirectoryFailed as failure:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from None
-            except (ConfigError, MisplacedDirectory) as error:
+            except (ConfigError, InvalidLogDirectory) as error:
                 raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
     # -- the three actions
@@ -232,7 +232,7 @@ class DirectoryChanges:
         parts = self._parts
         failed = self._known(path)
         if not failed.is_offline:
-            return await self._begin_anew(failed, accepted)
+            return await self._accept_losses(failed, accepted)
         _check_answering(path, failed.executor.hangs())
         await self._until_known_as_failed(failed)
         open_files = self._ports.share_open_files(len(parts.replicas.directories))
@@ -245,7 +245,7 @@ class DirectoryChanges:
             parts.replicas.accept_losses(())
             self.joining = None
 
-    async def _begin_anew(
+    async def _accept_losses(
         self, directory: LogDirectory, accepted: Collection[TopicPartition]
     ) -> AlteredDirectory:
         """Create empty logs for replicas whose directory this broker has lost."""

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from spindle.common.errors import LogDirectoryFailed
+from spindle.config.broker_keys.spindle import NATIVE_ENABLE
 from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
 from spindle.disks.log_directory import LogDirectory
@@ -73,7 +74,7 @@ class Housekeeping:
             ),
         )
         self._is_cleaner_enabled = config.flag("log.cleaner.enable")
-        self.compaction = Compaction(replicas, now_ms)
+        self.compaction = Compaction(replicas, now_ms, is_native=config.flag(NATIVE_ENABLE))
         self._tasks: list[asyncio.Task[None]] = []
         self._flushing: dict[LogDirectory, asyncio.Task[None]] = {}
         self._storing_epochs: dict[LogDirectory, asyncio.Task[None]] = {}

@@ -263,7 +263,7 @@ class ReplicaRebuilder:
         former = rebuild.former = partition.log
         rebuild.size_bytes = former.size_bytes
         new = await directory.executor.submit(
-            directory.store.begin_anew, former, self._new_uuid(), self._now_ms()
+            directory.store.replace_with_empty, former, self._new_uuid(), self._now_ms()
         )
         rebuild.state = RebuildState.COPYING
         partition.replace_log(new, directory)

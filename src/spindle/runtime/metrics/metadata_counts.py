@@ -5,6 +5,7 @@ A scrape of a cluster with many partitions must not delay its controller.
 
 from spindle.common.ids import NO_LEADER
 from spindle.metadata.partitions import RECOVERING, PartitionRegistration
+from spindle.metadata.topics import TopicImage
 from spindle.publication.loader import Publication
 from spindle.publication.publishers import MetadataPublisher
 from spindle.raft.ready import LeaderAndEpoch
@@ -38,27 +39,25 @@ class MetadataCounts(MetadataPublisher):
         topics = publication.delta.topics
         self.snapshots_loaded += publication.is_snapshot
         for deleted in topics.deleted.values():
-            for gone in deleted.partitions.values():
-                self._count(gone, -1)
-        for topic in topics.changed.values():
+            self._count(deleted, -1)
+        for topic_id, topic in topics.changed.items():
             # A snapshot contains all topics: a topic that it repeats was neither deleted nor
             # created.
-            for _, old, new in topic.changed_partitions():
-                if old is not None:
-                    self._count(old, -1)
-                    self._elected(old, new)
-                self._count(new, 1)
+            self._count(publication.image.topics.by_id[topic_id], 1)
+            if topic.base is not None:
+                self._count(topic.base, -1)
+                for _, old, new in topic.changed_partitions():
+                    if old is not None:
+                        self._elected(old, new)
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self.leaders_seen += leader.leader_id != NO_LEADER
         self.controller_id = leader.leader_id
 
-    def _count(self, partition: PartitionRegistration, sign: int) -> None:
-        self.partitions += sign
-        if partition.leader == NO_LEADER:
-            self.offline += sign
-        elif partition.leader != partition.preferred_leader:
-            self.not_preferred += sign
+    def _count(self, topic: TopicImage, sign: int) -> None:
+        self.partitions += sign * len(topic.partitions)
+        self.offline += sign * topic.counts.leaderless
+        self.not_preferred += sign * topic.counts.not_preferred
 
     def _elected(self, old: PartitionRegistration, new: PartitionRegistration) -> None:
         if new.leader not in (old.leader, NO_LEADER) and new.leader not in old.isr:

@@ -5,8 +5,9 @@ thread formats the text. So a scrape does not delay clients.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from time import monotonic, thread_time
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, GCCollector, Metric, ProcessCollector
 from prometheus_client.exposition import generate_latest
@@ -14,7 +15,11 @@ from prometheus_client.registry import Collector
 
 from spindle import __version__
 from spindle.config.node_config import NodeConfig
-from spindle.runtime.metrics.broker import broker_metrics
+from spindle.disks.executor import DirectoryExecutor
+from spindle.metadata.image import MetadataImage
+from spindle.runtime.broker.broker_server import BrokerServer
+from spindle.runtime.controller.controller_server import WrittenSnapshot
+from spindle.runtime.controller.driver import ControllerDriver
 from spindle.runtime.metrics.cleaner import cleaner_metrics
 from spindle.runtime.metrics.cluster import (
     cluster_metrics,
@@ -23,8 +28,9 @@ from spindle.runtime.metrics.cluster import (
     quorum_metrics,
 )
 from spindle.runtime.metrics.directories import directory_metrics, disk_metrics
-from spindle.runtime.metrics.families import counter, gauges
+from spindle.runtime.metrics.families import counter, gauge, gauges
 from spindle.runtime.metrics.http_server import Page
+from spindle.runtime.metrics.metadata_counts import MetadataCounts
 from spindle.runtime.metrics.partitions import gather_rows
 from spindle.runtime.metrics.replicas import (
     count_groups,
@@ -34,14 +40,33 @@ from spindle.runtime.metrics.replicas import (
     move_metrics,
     replica_metrics,
 )
-from spindle.runtime.metrics.sources import NodeParts
+from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.metrics.traffic import request_metrics, topic_text, total_metrics
 from spindle.runtime.metrics.transactions import (
     count_transactions,
     transaction_metrics,
     verification_metrics,
 )
+from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
 from spindle.serving.traffic import Traffic, TrafficSnapshot
+
+
+class NodeParts(NamedTuple):
+    """The present parts of a node; None for parts that are missing or have not started.
+
+    `counts` belongs to `image`.
+    """
+
+    requests: RequestMetrics
+    disks: Iterable[DirectoryExecutor]
+    image: MetadataImage
+    counts: MetadataCounts
+    last_committed_offset: int
+    now_ms: int
+    driver: ControllerDriver | None
+    snapshot: WrittenSnapshot | None
+    quorum: RaftMetadataQuorum | None
+    broker: BrokerServer | None
 
 
 class _Gathered(Collector):
@@ -151,3 +176,39 @@ class NodeMetrics:
         metrics += transaction_metrics(transactions, await count_transactions(transactions))
         metrics += verification_metrics(broker.verification)
         return _Gathered(metrics, broker.traffic.snapshot())
+
+
+def broker_metrics(broker: BrokerServer) -> Iterator[Metric]:
+    """Yield the metrics. Call it on the event loop."""
+    yield gauge(
+        "kafka_server_kafka_server_broker_state",
+        "0 not running, 1 starting, 2 recovery, 3 running, 6 pending controlled shutdown, "
+        "7 shutting down.",
+        broker.state,
+    )
+    yield gauge(
+        "kafka_network_socket_server_memory_pool_used_bytes",
+        "Bytes of requests that were read, or are being read, and have no answer yet.",
+        broker.limits.held_bytes,
+    )
+    yield gauge(
+        "kafka_network_socket_server_unsent_bytes",
+        "Bytes of answers that clients have not read yet.",
+        broker.limits.unsent.total_bytes,
+    )
+    prefix = "kafka_server_broker_all_topics_metrics_replication_bytes"
+    yield counter(
+        f"{prefix}_in",
+        "Bytes of records fetched from leaders.",
+        broker.replica_fetchers.bytes_in,
+    )
+    yield counter(
+        f"{prefix}_out",
+        "Bytes of records sent to followers of partitions that this broker leads.",
+        broker.traffic.replicated_bytes,
+    )
+    yield gauge(
+        "kafka_server_fetch_session_cache_num_incremental_fetch_sessions",
+        "Fetch sessions in the cache.",
+        len(broker.services.fetch_sessions),
+    )

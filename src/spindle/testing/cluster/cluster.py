@@ -1,20 +1,20 @@
 """A cluster of `spindle.local` whose disks, networks and processes fail on demand."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, Final
 
 from spindle.local import cluster as local
-from spindle.local.errors import ClusterError
+from spindle.local.errors import ClusterError, NodeGone
 from spindle.local.node import STOP_S
-from spindle.local.node import NodeHandle as LocalNodeHandle
-from spindle.testing.cluster.disk import Disk
-from spindle.testing.cluster.node import NodeHandle
-from spindle.testing.cluster.reachability import largest_connected, retry_without_dead_nodes
-from spindle.testing.faults.network_faults import Cut, NetworkFaults
+from spindle.testing.cluster.network import ClusterNetwork
+from spindle.testing.cluster.node import Disk, NodeHandle
+from spindle.testing.faults.network_faults import Cut
 
 _WAIT_S: Final = 60.0
 _CREATION_S: Final = 5.0
+_ENDING_S: Final = 0.05
 
 
 class Cluster(local.Cluster):
@@ -155,7 +155,7 @@ class Cluster(local.Cluster):
                 other_than=others,
             )
 
-        return int(retry_without_dead_nodes(attempt, timeout_s)[-1])
+        return int(_retry_without_dead_nodes(attempt, timeout_s)[-1])
 
     def _await_partition(self, topic: str, partition: int, timeout_s: float) -> None:
         def attempt(left_s: float) -> list[Any]:
@@ -163,7 +163,7 @@ class Cluster(local.Cluster):
             return self._await_all(left_s, "there", name=name, topic=topic, partition=partition)
 
         try:
-            retry_without_dead_nodes(attempt, timeout_s)
+            _retry_without_dead_nodes(attempt, timeout_s)
         except TimeoutError:
             raise ClusterError(f"there is no partition {topic}-{partition}") from None
 
@@ -177,9 +177,9 @@ class Cluster(local.Cluster):
         def attempt(left_s: float) -> list[Any]:
             return self._await_all(left_s, f"broker {broker} fenced", name="fenced", broker=broker)
 
-        retry_without_dead_nodes(attempt, timeout_s)
+        _retry_without_dead_nodes(attempt, timeout_s)
 
-    def directory_of(self, node: NodeHandle, topic: str, partition: int) -> str:
+    def _directory_id_of(self, node: NodeHandle, topic: str, partition: int) -> str:
         """Return the id of the directory of a replica, or an empty text if the node has none.
 
         Raises:
@@ -210,8 +210,8 @@ class Cluster(local.Cluster):
             raise TimeoutError(f"after {timeout_s:g} s: not yet {what}") from None
 
     def _reachable(self) -> list[NodeHandle]:
-        running = [node for node in self.nodes if node.is_running and not node.is_paused]
-        return largest_connected(running, self._cuts.keys())
+        running = {n.node_id: n for n in self.nodes if n.is_running and not n.is_paused}
+        return [running[node_id] for node_id in self._network.largest_connected(running)]
 
     # -- cuts
 
@@ -229,10 +229,10 @@ class Cluster(local.Cluster):
         if one == other:
             raise ClusterError(f"node {one} cannot be cut off from itself")
         nodes = [self.node(one), self.node(other)]
-        self._cuts[one, other] = Cut(how)
+        self._network.cut(one, other, Cut(how))
         if both:
-            self._cuts[other, one] = Cut(how)
-        self._tell_cuts(nodes)
+            self._network.cut(other, one, Cut(how))
+        _set_networks(nodes)
 
     def isolate(self, node_id: int, *, how: Cut | str = Cut.STALL, clients: bool = True) -> None:
         """Cut a node off from all other nodes, and from clients.
@@ -244,11 +244,11 @@ class Cluster(local.Cluster):
         node = self.node(node_id)
         for other in self.nodes:
             if other is not node:
-                self._cuts[node_id, other.node_id] = Cut(how)
-                self._cuts[other.node_id, node_id] = Cut(how)
+                self._network.cut(node_id, other.node_id, Cut(how))
+                self._network.cut(other.node_id, node_id, Cut(how))
         if clients:
-            self._client_cuts[node_id] = Cut(how)
-        self._tell_cuts(self.nodes)
+            self._network.cut_clients(node_id, Cut(how))
+        _set_networks(self.nodes)
 
     def cut_clients(self, node_id: int, *, how: Cut | str = Cut.STALL) -> None:
         """Cut a node off from its clients.
@@ -257,35 +257,44 @@ class Cluster(local.Cluster):
             how: as for `cut`.
         """
         node = self.node(node_id)
-        self._client_cuts[node_id] = Cut(how)
-        self._tell_cuts([node])
+        self._network.cut_clients(node_id, Cut(how))
+        node.set_network()
 
     def heal_network(self) -> None:
         """End all cuts. Bytes that were held up arrive now."""
-        self._cuts.clear()
-        self._client_cuts.clear()
-        self._tell_cuts(self.nodes)
-
-    def _tell_cuts(self, nodes: Iterable[NodeHandle]) -> None:
-        for node in nodes:
-            if node.is_running and not node.is_paused:
-                node.tell("set-network", faults=self._network_of(node.node_id).to_json())
-
-    def _network_of(self, node_id: int) -> NetworkFaults:
-        to_peers = {other: cut for (one, other), cut in self._cuts.items() if one == node_id}
-        from_peers = {one: cut for (one, other), cut in self._cuts.items() if other == node_id}
-        return NetworkFaults(to_peers, from_peers, self._client_cuts.get(node_id, Cut.NONE))
+        self._network.heal()
+        _set_networks(self.nodes)
 
     # -- for the nodes
 
     def _handles(self, described: Sequence[Mapping[str, Any]]) -> Sequence[NodeHandle]:
-        self._cuts: dict[tuple[int, int], Cut] = {}
-        self._client_cuts: dict[int, Cut] = {}
-        return [NodeHandle(self, description) for description in described]
+        self._network = ClusterNetwork()
+        return [
+            NodeHandle(
+                self._supervisor, one, self._start_timeout_s, self._network, self._directory_id_of
+            )
+            for one in described
+        ]
 
-    def _runner_options(self, node: LocalNodeHandle) -> dict[str, Any]:
-        disks = self.node(node.node_id).disks
-        return {
-            "disks": {str(disk.path): disk.faults_at_start().to_json() for disk in disks},
-            "network": self._network_of(node.node_id).to_json(),
-        }
+
+def _set_networks(nodes: Iterable[NodeHandle]) -> None:
+    for node in nodes:
+        node.set_network()
+
+
+def _retry_without_dead_nodes(attempt: Callable[[float], list[Any]], timeout_s: float) -> list[Any]:
+    """Repeat an attempt with those that are left when a node ends in the middle of it.
+
+    Args:
+        attempt: takes the seconds that are left.
+    """
+    end_s = time.monotonic() + timeout_s
+    left_s = timeout_s
+    while True:
+        try:
+            return attempt(left_s)
+        except NodeGone:
+            left_s = end_s - time.monotonic() - _ENDING_S
+            if left_s <= 0:
+                raise
+            time.sleep(_ENDING_S)

@@ -15,16 +15,16 @@ from spindle.testing.histories.committed_offsets import CommittedOffsets
 from spindle.testing.histories.copies import CopyCheck
 from spindle.testing.histories.deliveries import Deliveries
 from spindle.testing.histories.findings import Findings, limited
-from spindle.testing.histories.sends import Sendings
+from spindle.testing.histories.sent_records import SentRecords
 from spindle.testing.histories.stored_records import check_logs
 
 
 def check(history: ClientHistory) -> Findings:
     """Apply all rules to a history."""
-    sendings = Sendings(history.events)
-    in_logs = list(check_logs(history, sendings))
-    deliveries = Deliveries(history, sendings)
-    offsets = CommittedOffsets(history, sendings)
+    sent_records = SentRecords(history.events)
+    in_logs = list(check_logs(history, sent_records))
+    deliveries = Deliveries(history, sent_records)
+    offsets = CommittedOffsets(history, sent_records)
     copies = [
         CopyCheck(history, copy, offsets.last_read, offsets.floors) for copy in history.copies
     ]
@@ -39,13 +39,13 @@ def check(history: ClientHistory) -> Findings:
     )
     outcomes = [
         transaction.is_committed if transaction.is_asked else False
-        for transaction in sendings.transactions.values()
+        for transaction in sent_records.transactions.values()
     ]
     return Findings(
         faults,
         counts,
-        acknowledged=sendings.acknowledged,
-        without_offset=sendings.without_offset,
+        acknowledged=sent_records.acknowledged,
+        without_offset=sent_records.without_offset,
         stored=sum(map(len, history.logs.values())),
         delivered=deliveries.count,
         redelivered=deliveries.repeated,

@@ -11,7 +11,7 @@ from spindle.testing.histories.events import (
     TransactionEnded,
 )
 from spindle.testing.histories.findings import FaultKind, HistoryFault
-from spindle.testing.histories.sends import Sendings
+from spindle.testing.histories.sent_records import SentRecords
 
 
 class CommittedOffsets:
@@ -23,11 +23,11 @@ class CommittedOffsets:
         floors: the highest offset that is certainly committed.
     """
 
-    def __init__(self, history: ClientHistory, sendings: Sendings) -> None:
+    def __init__(self, history: ClientHistory, sent_records: SentRecords) -> None:
         self.faults: list[HistoryFault] = []
         self.last_read: dict[tuple[str, TopicPartition], int] = {}
         self.floors: dict[tuple[str, TopicPartition], int] = {}
-        self._sendings = sendings
+        self._sent_records = sent_records
         self._sent: dict[tuple[str, TopicPartition], dict[int, list[str | None]]] = {}
         self._floors_at: dict[tuple[str, int], dict[TopicPartition, int]] = {}
         self._of_group: dict[str, dict[TopicPartition, int]] = {}
@@ -40,7 +40,7 @@ class CommittedOffsets:
                 by_offset.setdefault(event.offset, []).append(event.transaction)
                 if event.transaction is not None:
                     offsets_of.setdefault(event.transaction, []).append(event)
-        self._tellers = {group for group, _ in self._sent}
+        self._groups_with_sent_offsets = {group for group, _ in self._sent}
         for event in history.events:
             match event:
                 case OffsetCommitted():
@@ -69,7 +69,7 @@ class CommittedOffsets:
         floor = self._floors_at.get((group, question), {}).get(partition, -1)
         if offset < floor:
             self._add(FaultKind.TAKEN_BACK, f"{what}, where {floor} was committed before")
-        elif offset >= 0 and group in self._tellers:
+        elif offset >= 0 and group in self._groups_with_sent_offsets:
             self._check_sent(event, what)
         # An offset that was seen once is committed.
         if offset >= 0:
@@ -83,7 +83,7 @@ class CommittedOffsets:
         names = [name for name in senders if name is not None]
         if len(names) < len(senders):
             return
-        if not any(self._sendings.transaction(name).may_be_visible for name in names):
+        if not any(self._sent_records.transaction(name).may_be_visible for name in names):
             self._add(FaultKind.ABORTED_OFFSET, f"{what}, but {names[0]} was not committed")
         elif not any(name in self._asked for name in names):
             self._add(FaultKind.ABORTED_OFFSET, f"{what} before anybody asked to commit {names[0]}")

@@ -15,7 +15,7 @@ from spindle.testing.histories.events import (
     TransactionEnded,
 )
 from spindle.testing.histories.findings import FaultKind, HistoryFault
-from spindle.testing.histories.sends import Sendings, source_of
+from spindle.testing.histories.sent_records import SentRecords, source_of
 
 
 class Deliveries:
@@ -26,11 +26,11 @@ class Deliveries:
         count: how many there were.
     """
 
-    def __init__(self, history: ClientHistory, sendings: Sendings) -> None:
+    def __init__(self, history: ClientHistory, sent_records: SentRecords) -> None:
         self.faults: list[HistoryFault] = []
         self.count = 0
         self._history = history
-        self._sendings = sendings
+        self._sent_records = sent_records
         self._offsets = {partition: sorted(log) for partition, log in history.logs.items()}
         self._got: dict[tuple[str, TopicPartition], set[int]] = {}
         self._seen: dict[tuple[TopicPartition, int], NumberedRecord] = {}
@@ -105,7 +105,7 @@ class Deliveries:
             self._fault(FaultKind.INCONSISTENT, event, f"where {stored} is at the end")
         if is_read_committed:
             self._check_committed(event, is_stored=stored is not None)
-        elif stored is None and not self._sendings.of(partition.topic, record):
+        elif stored is None and not self._sent_records.of(partition.topic, record):
             self._check_sent(event)
 
     def _check_passed(self, event: Delivered, expected: int) -> None:
@@ -116,7 +116,7 @@ class Deliveries:
 
     def _check_committed(self, event: Delivered, *, is_stored: bool) -> None:
         """Check a delivery under read_committed by the transaction of its record."""
-        candidates = self._sendings.of(event.partition.topic, event.record)
+        candidates = self._sent_records.of(event.partition.topic, event.record)
         source, possible = source_of(candidates, event.partition, event.offset)
         sources = (source,) if source is not None else (possible or candidates)
         owners = [one.transaction for one in sources if one.transaction is not None]
@@ -138,7 +138,7 @@ class Deliveries:
             self._fault(FaultKind.LOST, event, "where nothing is at the end")
 
     def _check_sent(self, event: Delivered) -> None:
-        if self._sendings.tells(event.partition.topic, event.record.producer):
+        if self._sent_records.has_all_of(event.partition.topic, event.record.producer):
             self._fault(FaultKind.PHANTOM, event, "and it was never sent")
         elif event.is_read_committed and event.offset not in self._history.logs.get(
             event.partition, {}

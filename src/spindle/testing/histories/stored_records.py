@@ -7,25 +7,30 @@ from spindle.common.ids import TopicPartition
 from spindle.testing.histories.client_history import ClientHistory
 from spindle.testing.histories.events import NumberedRecord
 from spindle.testing.histories.findings import FaultKind, HistoryFault
-from spindle.testing.histories.sends import Sending, Sendings, TransactionOutcome, source_of
+from spindle.testing.histories.sent_records import (
+    SentRecord,
+    SentRecords,
+    TransactionOutcome,
+    source_of,
+)
 
 
-def check_logs(history: ClientHistory, sendings: Sendings) -> Iterator[HistoryFault]:
+def check_logs(history: ClientHistory, sent_records: SentRecords) -> Iterator[HistoryFault]:
     """Check the entries of the logs, then the records that must or must not be there."""
     copies = {copy.target for copy in history.copies}
     stored: Counter[tuple[str, NumberedRecord]] = Counter()
     for partition, log in sorted(history.logs.items()):
-        yield from _entries(partition, log, sendings, stored, is_copy=partition.topic in copies)
-    for sending in sendings.all:
-        yield from _missing(sending, history, stored)
-    for transaction in sendings.transactions.values():
+        yield from _entries(partition, log, sent_records, stored, is_copy=partition.topic in copies)
+    for sent in sent_records.all:
+        yield from _missing(sent, history, stored)
+    for transaction in sent_records.transactions.values():
         yield from _fractured(transaction)
 
 
 def _entries(
     partition: TopicPartition,
     log: dict[int, NumberedRecord],
-    sendings: Sendings,
+    sent_records: SentRecords,
     stored: Counter[tuple[str, NumberedRecord]],
     *,
     is_copy: bool,
@@ -34,7 +39,7 @@ def _entries(
     topic = partition.topic
     for offset, record in sorted(log.items()):
         where = f"{record} at offset {offset} of {partition}"
-        candidates = sendings.of(topic, record)
+        candidates = sent_records.of(topic, record)
         source, possible = source_of(candidates, partition, offset)
         stored[topic, record] += 1
         if source is not None:
@@ -46,7 +51,7 @@ def _entries(
             yield _aborted(source, where)
         elif candidates and not any(one.may_be_visible for one in candidates):
             yield _aborted(candidates[-1], where)
-        elif not candidates and sendings.tells(topic, record.producer):
+        elif not candidates and sent_records.has_all_of(topic, record.producer):
             yield HistoryFault(FaultKind.PHANTOM, f"{where} was never sent")
         # Records of an unknown sender may be copies that were made of several partitions.
         if is_copy:
@@ -67,32 +72,32 @@ def _entries(
         newest[record.producer] = max(before, record.number)
 
 
-def _aborted(sending: Sending, where: str) -> HistoryFault:
-    assert sending.transaction is not None
-    how = "was aborted" if sending.transaction.is_asked else "nobody has asked to commit"
+def _aborted(sent: SentRecord, where: str) -> HistoryFault:
+    assert sent.transaction is not None
+    how = "was aborted" if sent.transaction.is_asked else "nobody has asked to commit"
     return HistoryFault(
-        FaultKind.ABORTED_READ, f"{where} belongs to {sending.transaction.name}, which {how}"
+        FaultKind.ABORTED_READ, f"{where} belongs to {sent.transaction.name}, which {how}"
     )
 
 
 def _missing(
-    sending: Sending, history: ClientHistory, stored: Counter[tuple[str, NumberedRecord]]
+    sent: SentRecord, history: ClientHistory, stored: Counter[tuple[str, NumberedRecord]]
 ) -> Iterator[HistoryFault]:
     """Yield a fault if a record must be in a log and is not, or not where it was acknowledged."""
-    transaction = sending.transaction
-    is_certain = sending.is_acknowledged if transaction is None else transaction.is_committed
+    transaction = sent.transaction
+    is_certain = sent.is_acknowledged if transaction is None else transaction.is_committed
     if not is_certain:
         return
-    record, partition, offset = sending.record, sending.partition, sending.offset
+    record, partition, offset = sent.record, sent.partition, sent.offset
     what = f"{record}, sent in {transaction.name}," if transaction is not None else f"{record}"
     told = "committed" if transaction is not None else "acknowledged"
     if partition is None:
-        if not stored[sending.topic, record]:
-            yield HistoryFault(FaultKind.LOST, f"{what} was {told}, and is not in {sending.topic}")
+        if not stored[sent.topic, record]:
+            yield HistoryFault(FaultKind.LOST, f"{what} was {told}, and is not in {sent.topic}")
         return
     log = history.logs.get(partition, {})
     if offset is None:
-        if sending.found is None and not sending.is_ambiguous:
+        if sent.found is None and not sent.is_ambiguous:
             yield HistoryFault(FaultKind.LOST, f"{what} was {told}, and is not in {partition}")
         return
     there = log.get(offset)
@@ -103,7 +108,7 @@ def _missing(
             FaultKind.INCONSISTENT,
             f"{what} was acknowledged at offset {offset} of {partition}, where {there} is",
         )
-    if there is None or not stored[sending.topic, record]:
+    if there is None or not stored[sent.topic, record]:
         yield HistoryFault(
             FaultKind.LOST, f"{what} was {told} at offset {offset} of {partition}, and is not there"
         )
@@ -113,10 +118,10 @@ def _fractured(transaction: TransactionOutcome) -> Iterator[HistoryFault]:
     """Yield a fault if a transaction of unknown outcome is only partly visible."""
     if transaction.is_committed is not None or not transaction.is_asked:
         return
-    known = [sending for sending in transaction.sendings if not sending.is_ambiguous]
-    visible = [sending for sending in known if sending.found is not None]
+    known = [sent for sent in transaction.records if not sent.is_ambiguous]
+    visible = [sent for sent in known if sent.found is not None]
     if visible and len(visible) < len(known):
-        missing = next(sending for sending in known if sending.found is None)
+        missing = next(one for one in known if one.found is None)
         yield HistoryFault(
             FaultKind.FRACTURED,
             f"{transaction.name}: {len(visible)} of {len(known)} records are visible, such as "

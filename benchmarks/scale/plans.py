@@ -1,0 +1,34 @@
+"""Plans for clusters with many replicas: balance a cluster, drain a directory, empty a broker."""
+
+from __future__ import annotations
+
+import time
+
+from benchmarks.planner import LIMITS, Shape, skewed_cluster
+from spindle.planner.goals import balance, decommission, drain
+
+REPLICATION_FACTOR = 3
+RACKS = 5
+
+
+def measure(replicas: int, brokers: int, directories_each: int) -> dict[str, float]:
+    """Return the CPU time of plans for a skewed cluster with about this many replicas."""
+    partitions = replicas // REPLICATION_FACTOR
+    shape = Shape("scale", partitions, brokers, directories_each, REPLICATION_FACTOR, RACKS)
+    cluster = skewed_cluster(shape, 1)
+    figures: dict[str, float] = {}
+    for name, make in (
+        ("balance", lambda: balance(cluster, LIMITS)),
+        ("drain of a directory", lambda: drain(cluster, [0], LIMITS)),
+        ("decommission of a broker", lambda: decommission(cluster, 1, LIMITS)),
+    ):
+        begin_cpu_s = time.process_time()
+        plan = make()
+        figures[f"{name}, CPU-s"] = time.process_time() - begin_cpu_s
+        figures[f"{name}, moves"] = sum(len(each.moves) for each in plan.rounds)
+        if name == "balance":
+            figures["balance, bytes moved / lower bound"] = (
+                plan.moved_bytes / plan.lower_bound_bytes if plan.lower_bound_bytes else 1.0
+            )
+            figures["balance, spread in points"] = 100 * plan.spread
+    return figures

@@ -1,0 +1,1 @@
+"""The Rust crate `native/`; `spindle.common.native` says whether it can be imported."""
