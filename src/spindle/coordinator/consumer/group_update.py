@@ -230,8 +230,8 @@ class ConsumerGroupUpdate:
     ) -> ConsumerMember:
         """Return the member after its next step.
 
-        The target may be older than the member's subscription, so topics that the member has left
-        since are taken out of it.
+        The target may be older than the member's subscription, so leave out topics that the member
+        no longer subscribes to.
         """
         topics = existing(self.topics_of(member), self.view.topics).values()
         topic_ids = {topic.topic_id for topic in topics}
