@@ -111,12 +111,12 @@ def walk_headers(
 
     Bytes [position, end) are in memory, at `address` for byte 0. Stop where the next header (with
     `check_crcs`: the next batch) is not in memory as a whole, at the end offset, at a full table,
-    or at a batch that the file does not hold as a whole (WALK_TORN). A header that cannot be one
-    gives WALK_STATUS, an index into SCAN_FINDINGS. WALK_POSITION is the position to continue at; it
-    may be after `end`.
+    or at a batch that the file does not hold as a whole (WALK_TORN). An impossible header sets
+    WALK_STATUS, an index into SCAN_FINDINGS. WALK_POSITION is the position to continue at; it may
+    be after `end`.
 
-    `records` gets what the records of each batch say: RECORDS_STATUS and RECORDS_BYTE. With no
-    rows in it, records are not read.
+    `records` gets the result of reading the records of each batch: RECORDS_STATUS and RECORDS_BYTE.
+    With no rows in it, records are not read.
     """
     count = 0
     while end - position >= _HEADER_BYTES and count < table.shape[1]:

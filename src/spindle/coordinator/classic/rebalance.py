@@ -38,8 +38,7 @@ def log_removed(group_id: str, reason: str, member_ids: Sequence[str]) -> None:
 def join_response(
     group: ClassicGroup, member_id: str, *, with_members: bool, skip_assignment: bool = False
 ) -> JoinGroupResponse:
-    """Return the answer to a join in this generation; only the leader's lists the members.
-    """
+    """Return the answer to a join in this generation; only the leader's lists the members."""
     members: list[JoinGroupResponse.JoinGroupResponseMember] = []
     if with_members:
         name = group.protocol_name or ""

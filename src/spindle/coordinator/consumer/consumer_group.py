@@ -213,8 +213,7 @@ class ConsumerGroup:
         _check_epoch(self.member(member_id), member_epoch, partitions)
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Raise ApiError unless the caller may fetch offsets; without a member id it may.
-        """
+        """Raise ApiError unless the caller may fetch offsets; without a member id it may."""
         if member_id is None and member_epoch < 0:
             return
         member = self.member(member_id or "")
