@@ -146,7 +146,7 @@ class DamageView:
     """A replica whose records cannot be read.
 
     Attributes:
-        broker_id: the broker that has it; not the one that answers if it is a leader that sent bad
+        broker_id: the broker with the replica: the one that answers, or a leader that sent it bad
             records.
         finding: file, byte and error.
     """
