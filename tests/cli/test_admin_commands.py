@@ -123,7 +123,7 @@ def test_settings_are_set_shown_and_removed(say: Say, refused: Say) -> None:
     assert refused("configs", "describe", "broker", "1", "nosuch") == (
         "broker 1 has no setting 'nosuch'\n"
     )
-    for words in (("set", "topic", "gone", "a=b"), ("describe", "topic", "gone")):
+    for words in (("set", "topic", "gone", "retention.ms=5"), ("describe", "topic", "gone")):
         assert refused("configs", *words) == "there is no topic 'gone'\n"
     text = refused("configs", "set", "broker", "x", "a=b")
     assert text.startswith("broker x: give the node id of a broker, or all\n")

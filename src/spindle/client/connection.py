@@ -31,7 +31,7 @@ class Negotiated(NamedTuple):
 
 
 class SendAgain(NamedTuple):
-    """The peer does not know this version of ApiVersions; `parts` ask in one that it knows."""
+    """The peer does not know this version of ApiVersions; `parts` is a request in one it knows."""
 
     parts: list[Bytes]
 
@@ -47,7 +47,7 @@ Received: TypeAlias = Negotiated | SendAgain | ReceivedAnswer
 
 
 class ExpectedBroker(NamedTuple):
-    """The broker that a connection is meant for (KIP-1242)."""
+    """The broker that a connection must reach (KIP-1242)."""
 
     cluster_id: str
     node_id: int
@@ -67,7 +67,7 @@ class ClientConnection:
 
     Args:
         client_id: The name of the client in the broker's log and quotas.
-        expected: The broker that the peer has to be; another one refuses the connection, if it
+        expected: The broker that the peer must be; any other one refuses the connection, if it
             knows ApiVersions 5. None for a peer whose id is not known, such as a bootstrap server.
         max_in_flight: The most open requests at a time.
     """

@@ -46,7 +46,7 @@ class DiskWork:
 
     Attributes:
         operations: reads, writes and syncs.
-        busy_ns: the time of the I/O thread in jobs since the start of the broker.
+        busy_ns: the time that the I/O thread has spent in jobs since the start of the broker.
         hang_ms: the time for which the disk has not responded.
     """
 
@@ -62,7 +62,7 @@ class DiskView:
 
     Attributes:
         directory_id: None if the broker does not report it.
-        failure: why the directory is offline, None while it is online.
+        failure: the reason why the directory is offline; None while it is online.
         failed_at_ms: when it failed, in ms since the epoch.
         size_bytes: of all replicas, future ones included.
         deleted_bytes: of deleted replicas and segments whose files are not removed yet; None if the
@@ -125,7 +125,7 @@ class RebuildView:
         state: of `replicas.rebuilds`.
         former_bytes: the size of the log before.
         lag: the committed records that it lacks; -1 if unknown.
-        failure: why it has failed; None otherwise.
+        failure: the reason of a failed rebuild; None otherwise.
     """
 
     partition: TopicPartition
@@ -146,7 +146,7 @@ class DamageView:
     """A replica whose records cannot be read.
 
     Attributes:
-        broker_id: the broker that has it; another one than answers if it leads and sent bad
+        broker_id: the broker with the replica: the one that answers, or a leader that sent it bad
             records.
         finding: file, byte and error.
     """
@@ -163,8 +163,8 @@ class BrokerDisks:
     Attributes:
         steady_ms: a clock for the time between two answers of the broker.
         rebuilds: the running ones, and the last that ended.
-        damages: the replicas whose records cannot be read, as far as the broker has met them.
-        broker_epoch: counters start at 0 with another one.
+        damages: the replicas whose records cannot be read, as far as the broker has read them.
+        broker_epoch: the counters start again at 0 when it changes.
         move_limit_bytes_per_second: the throttle of moves; None if there is none, or it is
             unknown.
     """

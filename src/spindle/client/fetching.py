@@ -38,7 +38,7 @@ class FetchedBatches(NamedTuple):
 
     `records` are whole record batches, maybe with a part of another batch behind them; the first
     batch may begin before the requested offset. `aborted` is empty under read_uncommitted.
-    `throttle_ms`: beyond its quota, a client gets nothing, and is to wait so long; else 0.
+    `throttle_ms` is the time that a client beyond its quota must wait; it gets no records then.
     """
 
     records: Bytes
@@ -50,7 +50,7 @@ class FetchedBatches(NamedTuple):
 
 
 class FetchLimits(NamedTuple):
-    """The most bytes of an answer, and how long the broker may wait for the least."""
+    """The maximum bytes of an answer, and the maximum time to wait for the minimum bytes."""
 
     max_bytes: int
     min_bytes: int = 1

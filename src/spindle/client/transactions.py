@@ -48,14 +48,14 @@ class ProducerIdentity(NamedTuple):
 
 
 class StoredOffset(NamedTuple):
-    """An offset of a group and the text that belongs to it."""
+    """An offset of a group, and the metadata text of its commit."""
 
     offset: int
     metadata: str
 
 
 class TransactionEnd(Enum):
-    """The end of a transaction that was to be committed."""
+    """The outcome of a commit."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -143,5 +143,5 @@ def commit_outcome(transactional_id: str, response: EndTxnResponse) -> Transacti
 
 
 def is_fenced(error: BaseException) -> bool:
-    """Return True if the error says that the producer epoch is over."""
+    """Return True if the error says that a newer epoch has fenced the producer."""
     return isinstance(error, ApiError) and error.code in FENCED

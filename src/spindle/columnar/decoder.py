@@ -286,7 +286,7 @@ class BatchDecoder:
         return self._located(view, position, finding)
 
     def torn(self, buffer: Bytes, finding: str) -> CorruptBatch:
-        """Return the error of a batch at the front of a buffer that is not there as a whole."""
+        """Return the error of a batch at the front of a buffer, whose end is missing."""
         return self._located(memoryview(buffer), 0, finding)
 
     def _located(self, view: memoryview, position: int, finding: str) -> CorruptBatch:

@@ -32,13 +32,14 @@ class HeaderWalk:
 
     After each call, `position` is where to read on in the file, `next_offset` the offset after the
     last batch passed, `is_finished` True at the end offset, and `is_torn` True before a batch that
-    the file does not hold as a whole. `finding` says why a header cannot be one, else it is empty.
+    the file does not hold as a whole. `finding` is the fault of an impossible header, else it is
+    empty.
 
     Args:
         start_offset, end_offset: Batches that hold offsets of [start, end) are wanted.
         check_crcs: Compute the checksums, for which the windows must hold whole batches.
-        check_records: Walk over the records of batches whose checksums are right, too; what they
-            say is in `records` after each call, an array (RECORDS_WIDTH, batches).
+        check_records: Also walk over the records of batches with right checksums; the result is in
+            `records` after each call, an array (RECORDS_WIDTH, batches).
     """
 
     def __init__(

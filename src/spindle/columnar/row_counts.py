@@ -75,7 +75,7 @@ class RowCounter:
         has_one_time = fields[header_table.ATTRIBUTES] & TIMESTAMP_TYPE_FLAG != 0
         is_out = (newest < least) | (has_one_time & (newest > greatest))
         counts[is_out] = 0
-        # A header does not tell the time of the oldest record.
+        # A header does not contain the time of the oldest record.
         is_in = has_one_time | ((newest <= greatest) & (least == RowFilter().min_timestamp_ms))
         return ~is_in
 

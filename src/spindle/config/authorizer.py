@@ -16,7 +16,7 @@ AUTHORIZER_KEYS: Final = (SUPER_USERS, ALLOW_EVERYONE)
 
 
 class AuthorizerSettings(NamedTuple):
-    """How the authorizer decides without an ACL.
+    """The decisions of the authorizer where no ACL matches.
 
     Attributes:
         super_users: principals that may do everything.

@@ -41,7 +41,7 @@ def parse_notes(text: str) -> tuple[CordonNote, ...]:
     """Return the notes in a value of `spindle.cordon.notes`; fields that are not known are ignored.
 
     Raises:
-        ConfigError: names what is wrong.
+        ConfigError: the value is malformed; the text names the fault.
     """
     if not text.strip():
         return ()

@@ -15,7 +15,7 @@ from spindle.config.values import ConfigType, ConfigValue, parse_type, text_of
 
 
 class UpdateMode(IntEnum):
-    """How a key may be changed while the node runs, as Kafka's brokers answer it (KIP-226)."""
+    """The ways to change a key while the node runs, by Kafka's names (KIP-226)."""
 
     READ_ONLY = 0
     """A broker key that cannot be changed by request."""

@@ -1,4 +1,4 @@
-"""The configuration as one listener has it: keys of its own before those of the node (KIP-103).
+"""The configuration of one listener: its own keys before those of the node (KIP-103).
 
 A key of a listener is written `listener.name.NAME.KEY`, with the name in lower case. Keys of a SASL
 mechanism have its name before them, also in lower case: `listener.name.NAME.plain.KEY`.
@@ -23,7 +23,7 @@ def may_be_of_listener(name: str) -> bool:
 
 
 def listener_prefix(listener: str) -> str:
-    """Return what is before the keys of a listener."""
+    """Return the prefix of the keys of a listener."""
     return f"listener.name.{listener.lower()}."
 
 

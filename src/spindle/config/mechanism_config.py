@@ -1,7 +1,7 @@
-"""The configuration as one SASL mechanism of a listener has it.
+"""The configuration of one SASL mechanism of a listener.
 
 A key is taken from `listener.name.NAME.MECHANISM.KEY`, then from `listener.name.NAME.KEY`, and then
-from the node. As in Kafka, `MECHANISM.KEY` without the listener does not count.
+from the node. As in Kafka, `MECHANISM.KEY` without the listener has no effect.
 """
 
 from collections.abc import Mapping

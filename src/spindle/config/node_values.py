@@ -1,4 +1,4 @@
-"""The values of one node's property file, typed: of each key, and what follows from several.
+"""The typed values of one node's property file: of single keys, and what several determine.
 
 They parse, but may contradict each other: `node_checks` refuses contradictions.
 """

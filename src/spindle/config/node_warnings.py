@@ -15,7 +15,7 @@ _LISTENER_PREFIX: Final = "listener.name."
 _FREE_PREFIXES: Final = (_LISTENER_PREFIX, "config.providers.", "rsm.config.", "rlmm.config.")
 """Prefixes below which a property file may have keys that no table lists."""
 _TOKEN_KEYS: Final = "oauthbearer.sasl.oauthbearer."
-"""Begins the keys of one mechanism, behind its name, in a key for a single listener."""
+"""Keys of a single listener for the mechanism OAUTHBEARER begin so, after the listener's name."""
 
 _REPLICA_SELECTORS: Final = (
     None,
@@ -67,7 +67,7 @@ def node_warnings(config: NodeValues) -> Iterator[str]:
 
 
 def _misspelt_super_users(text: str) -> Iterator[str]:
-    """Name the super users that no client can be, although Kafka accepts them."""
+    """Name the entries of `super.users` that match no client, although Kafka accepts them."""
     for user in filter(None, map(str.strip, text.split(";"))):
         if ",User:" in user.replace(" ", ""):
             yield f"{SUPER_USERS}: {user} is one principal; write a semicolon between two of them"

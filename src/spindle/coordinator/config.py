@@ -82,7 +82,7 @@ class ConsumerGroupConfig:
     def of_group(self, own: Mapping[str, str]) -> "ConsumerGroupConfig":
         """Return the settings of a group with dynamic values of its own.
 
-        A value that is outside of the broker's limits by now counts as the limit.
+        A value outside of the broker's present limits is replaced by the nearer limit.
         """
         session_ms = int(own.get("consumer.session.timeout.ms", self.session_timeout_ms))
         heartbeat_ms = int(own.get("consumer.heartbeat.interval.ms", self.heartbeat_interval_ms))

@@ -37,7 +37,7 @@ from spindle.protocol.records.batch import NO_SEQUENCE
 
 
 class ShardRecordFormat(NamedTuple, Generic[RecordT]):
-    """How the records of an internal topic stand in its log."""
+    """The format of the records of an internal topic."""
 
     encode: Callable[[RecordT], tuple[bytes, bytes | None]]
     """Return key and value. Raises struct.error if a value does not fit its field."""

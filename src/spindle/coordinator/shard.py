@@ -160,7 +160,7 @@ class GroupShard:
             self.offsets.put_pending(producer_id, group_id, partition, committed)
 
     def loaded(self, out: GroupResult) -> None:
-        """Begin the members' sessions after loading.
+        """Start the members' session timers after loading.
 
         Rebalance groups over `group.max.size`, and groups whose last record says that it is due.
         """
@@ -170,7 +170,7 @@ class GroupShard:
         self.offset_requests.start_expiration_timer(out)
 
     def _begin(self, group: ClassicGroup, out: GroupResult) -> None:
-        """Begin the sessions of a group that was read from its record."""
+        """Start the session timers of a group that was read from its record."""
         for member in group.members.values():
             keep_alive(group, member, out)
         if group.is_rebalance_due or len(group.members) > self.groups.config.max_size:
@@ -216,7 +216,8 @@ class GroupShard:
         elif group is not None:
             group.is_stored = True
         else:
-            # The group was removed before its record was committed. Restart its members' sessions.
+            # The group was removed before its record was committed. Restart its members' session
+            # timers.
             group = group_of(record)
             self.groups.put(group)
             self._begin(group, out)

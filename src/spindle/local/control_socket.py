@@ -77,7 +77,7 @@ def listen(path: str) -> socket.socket:
 
 @contextmanager
 def _address_of(path: str) -> Iterator[str]:
-    """Yield an address of a socket at a path, which may be longer than an address can be."""
+    """Yield an address of the socket at a path; the path may exceed the limit of addresses."""
     if len(os.fsencode(path)) <= _MAX_ADDRESS_BYTES:
         yield path
         return

@@ -31,7 +31,7 @@ _VALIDITY: Final = timedelta(days=3650)
 
 
 def client_properties_file(folder: Path, user: str) -> Path:
-    """Return where the properties are with which a user's clients connect."""
+    """Return the path of the property file for a user's clients."""
     return folder / f"{user}.properties"
 
 

@@ -284,7 +284,7 @@ class SupervisorServer:
         return None
 
     def _state(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return whether the node runs, and how it has ended."""
+        """Return whether the node runs, and its exit code."""
         run = self._run(request)
         is_running = run is not None and run.exit_code is None
         return {

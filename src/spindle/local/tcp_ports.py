@@ -22,7 +22,8 @@ def reserve_ports(count: int) -> list[socket.socket]:
     """Return sockets that are bound to free ports and do not listen.
 
     While they are open, the system gives their ports to no one, and a node can listen there,
-    because both sides reuse the address. So clusters that start at the same time never meet.
+    because both sides reuse the address. So clusters that start at the same time never get the same
+    ports.
     """
     with ExitStack() as stack:
         sockets = []
@@ -36,7 +37,7 @@ def reserve_ports(count: int) -> list[socket.socket]:
 
 
 def obstacle(port: int) -> str | None:
-    """Return why nobody can listen on a port now, to follow its number; None if one can."""
+    """Return the reason why a port is not free, as text after its number; None if it is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,7 +1,7 @@
 """Read small files of security: stores, sets of keys, tokens.
 
-The path may come from a client that changes configurations. So nothing but a regular file is read,
-because the open or the read of another one may never end, and never more than its size may be.
+The path may come from a client that changes configurations. So only regular files of at most 1 MiB
+are read: the open or the read of any other file may never end.
 """
 
 import errno

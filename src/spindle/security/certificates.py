@@ -29,14 +29,14 @@ _ENDLESS: Final = 0x80
 _VERSION: Final = 0xA0
 _VALIDITY: Final = 3
 _SUBJECT: Final = 4
-"""Positions of fields behind the version: serial number, algorithm, issuer, validity, subject."""
+"""Positions of fields after the version: serial number, algorithm, issuer, validity, subject."""
 _EXTENSIONS: Final = 0xA3
 _UTC_TIME: Final = 0x17
 _ALTERNATIVE_NAMES: Final = bytes.fromhex("551d11")
 
 
 class Certificate(NamedTuple):
-    """The parts of a certificate that a node looks at.
+    """The parts of a certificate that a node reads.
 
     Attributes:
         subject: the distinguished name by RFC 2253, as Java writes it.

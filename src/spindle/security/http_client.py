@@ -26,7 +26,7 @@ def exchange(
     """Send a request; return status and body of the answer, at most 1 MiB of it.
 
     The deadline counts from the call. Only connecting and the TLS handshake can exceed it: each
-    address of the server, and each read of the handshake, has the whole time for itself.
+    address of the server, and each read of the handshake, has the whole time limit.
 
     Raises:
         TimeoutError: the answer was not complete in time.

@@ -38,7 +38,7 @@ class _Rule(NamedTuple):
                 return found[1]
             digits = found[2]
             used = 1
-            # As many digits as name a group.
+            # As in Java: take digits while they are the number of a group.
             while used < len(digits) and int(digits[: used + 1]) <= most:
                 used += 1
             number = int(digits[:used])
@@ -57,7 +57,7 @@ class PrincipalRules:
             between rules. Patterns are regular expressions for the whole name.
 
     Raises:
-        ConfigError: a rule is malformed, or its pattern is.
+        ConfigError: a rule or its pattern is malformed.
     """
 
     def __init__(self, text: str) -> None:

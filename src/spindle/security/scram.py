@@ -76,7 +76,7 @@ class ClientFirst(NamedTuple):
     """The first message of a client.
 
     Attributes:
-        header: what stands before the rest; the client repeats it in its last message.
+        header: the beginning of the message, which the client repeats in its last message.
         bare: the rest.
         authorization_id: the user to act as, empty for the one that logs in.
         is_token: the user is the id of a delegation token (KIP-48).
@@ -174,11 +174,11 @@ def client_final(without_proof: str, proof: bytes) -> bytes:
 def answer_challenge(
     mechanism: ScramMechanism, password: str, bare: str, nonce: str, challenge: bytes
 ) -> ChallengeAnswer:
-    """Return what a client answers to a challenge.
+    """Return a client's answer to a challenge.
 
     Args:
         bare: the client's first message without the header.
-        nonce: the client's, which is in that message.
+        nonce: the client's nonce in that message.
 
     Raises:
         ScramError: the challenge is malformed, or breaks a rule.
@@ -238,7 +238,7 @@ def parse_client_final(message: bytes, header: str, nonce: str) -> ClientFinal:
 
 
 def is_proof(mechanism: ScramMechanism, stored: bytes, auth_message: str, proof: bytes) -> bool:
-    """Return whether a client's proof fits the stored key, always in the same time."""
+    """Return whether a client's proof fits the stored key, in constant time."""
     signature = _hmac(mechanism, stored, auth_message.encode())
     if len(proof) != len(signature):
         return False

@@ -79,11 +79,11 @@ def server_key(settings: ServerTlsSettings) -> ServerKey:
         ConfigError: a store cannot be used, or OpenSSL has none of the cipher suites.
     """
     context = _context(ssl.PROTOCOL_TLS_SERVER, settings.tls)
-    # A client could cost this side any number of handshakes on one connection.
+    # With renegotiation, a client could cost this side any number of handshakes on one connection.
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.verify_mode = _VERIFY_MODES[settings.client_auth]
     if settings.client_auth is not ClientAuth.NONE:
-        # A resumed session would let a client in whose certificate has expired meanwhile.
+        # A resumed session would admit a client whose certificate has expired since.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
     store = settings.tls.own

@@ -102,7 +102,7 @@ class _File:
 
     @property
     def unsynced_bytes(self) -> int:
-        """At the end of the file."""
+        """The number of bytes at the end that are not synced."""
         return max(0, self.size_bytes - self._durable_bytes)
 
     def go_back(self, kept_bytes: int, *, has_zeros: bool) -> None:
@@ -146,7 +146,7 @@ class _Directory:
         self.changes = []
 
     def go_back(self, kept: Collection[int]) -> None:
-        """To the names that are durable, with the changes of these numbers since."""
+        """Return to the durable names, and apply the later changes with these numbers."""
         self.entries = dict(self.durable)
         for number, names in enumerate(self.changes):
             if number in kept:
@@ -234,8 +234,8 @@ class MemoryFileSystem:
 
     Attributes:
         now_ms: the time that files written to are stamped with.
-        free_bytes: what is left, by path of a directory; a directory that is not named never runs
-            full. Only reserved space is freed, no removed file.
+        free_bytes: by path of a directory; a directory without an entry never runs full. Released
+            reservations free space, removed files do not.
         reservation_bytes: see the port.
         read_only: paths of the directories that cannot be changed.
     """

@@ -119,7 +119,7 @@ def kafka_noproc(pytestconfig: pytest.Config) -> "ExistingCluster":
 
 @pytest.fixture(scope="session")
 def kafka_server(request: pytest.FixtureRequest) -> "Cluster | ExistingCluster":
-    """Return the cluster of the session: one broker, if the configuration wants nothing else.
+    """Return the cluster of the session: one broker, unless the configuration has more.
 
     Each worker of pytest-xdist has a cluster of its own.
     """

@@ -118,7 +118,7 @@ def cordoned_entries(client: WireClient, broker_id: int) -> tuple[str, ...]:
 
 
 def shown_path(path: str) -> str:
-    """Return a path, or what `*` means, for a sentence."""
+    """Return a path as a part of a sentence, and words for `*`."""
     return "every log directory (*)" if path == EVERY_DIRECTORY else path
 
 

@@ -25,7 +25,7 @@ def alter_disks(
     path: str,
     accepted_losses: Iterable[TopicPartition] = (),
 ) -> AlteredDirectory:
-    """Let a broker change its log directories; return when it has.
+    """Change the log directories of a broker; return when it has applied the change.
 
     Args:
         accepted_losses: replicas that may be created empty when the directory is

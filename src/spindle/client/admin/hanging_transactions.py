@@ -36,7 +36,7 @@ def long_transactions(
     broker_id: int | None,
     older_than_ms: int,
 ) -> list[OpenTransaction]:
-    """Return the transactions in partitions without a record after a time.
+    """Return the open transactions whose producer has written no record since a time.
 
     Args:
         broker_id: ask the replicas of this broker instead of the leaders.

@@ -77,7 +77,7 @@ class ActiveProducer:
 
 @dataclass(frozen=True, slots=True)
 class AbortMarker:
-    """The marker that ends a transaction in one partition, under its producer's name."""
+    """The marker that ends a transaction of a producer in one partition."""
 
     partition: TopicPartition
     producer_id: int
@@ -249,7 +249,7 @@ def describe_producers(
                         refused = _about_producers(partition, error, broker_id)
                         if broker_id is None or not _is_no_replica(error):
                             raise refused
-                        return refused  # this broker does not get the replica by waiting
+                        return refused  # waiting gives this broker no replica
                     producers[partition] = [
                         _active(state) for state in partition_response.active_producers
                     ]
@@ -305,7 +305,7 @@ def _about_producers(partition: TopicPartition, error: ApiError, broker_id: int 
 
 
 def abort_transaction(client: WireClient, marker: AbortMarker) -> None:
-    """End the transaction of a producer in one partition, behind its coordinator's back.
+    """End the transaction of a producer in one partition, without its coordinator.
 
     Raises:
         ApiError: the leader refused.

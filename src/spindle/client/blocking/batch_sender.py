@@ -56,7 +56,7 @@ class BatchSender:
     Args:
         identity: The identity from InitProducerId, or None for acks=1, without sequence numbers.
         transactional_id: None outside of transactions.
-        add_partitions: Called with partitions before the first batch goes to them.
+        add_partitions: Called with partitions before their first batches are sent.
         codec: The compression codec, by the number of the format.
         max_in_flight: The most unanswered requests to one broker, 1 to 5.
     """
@@ -89,7 +89,7 @@ class BatchSender:
         self._flying: dict[HostPort, deque[list[_Batch]]] = {}
 
     def send(self, records: GatheredRecords) -> None:
-        """Seal records as a batch and send it soon; `records.payload` is copied.
+        """Seal records as a batch, and send it with the next request; the payload is copied.
 
         Raises:
             ApiError: a broker refused a batch for good.
@@ -186,7 +186,7 @@ class BatchSender:
         )
 
     def _connection(self, address: HostPort, leads: TopicPartition) -> BlockingConnection:
-        """Return the own connection to the leader of a partition."""
+        """Return this sender's connection to the leader of a partition."""
         connection = self._connections.get(address)
         if connection is None or not connection.is_open:
             connection = self._client.open_leader(leads)

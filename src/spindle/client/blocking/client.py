@@ -74,12 +74,12 @@ class WireClient:
 
     Failures that may pass (a leader that moves, a broker that restarts) are retried until the API
     timeout. A failure of the first contact is reported at once, because then the address is wrong
-    more often than the cluster is down. A topic that no broker knows is waited for only for
-    seconds, because brokers learn a new topic within that time.
+    more often than the cluster is down. For a topic that no broker knows, the client waits only
+    some seconds, because brokers learn a new topic within that time.
 
     Once the client knows the cluster, each broker that it connects to has to be the one that the
-    metadata names (KIP-1242). A broker that is another one, or that asks for it in an answer to
-    Metadata (KIP-1102), makes the client begin again with the bootstrap servers.
+    metadata names (KIP-1242). If another broker is at an address, or an answer to Metadata demands
+    it (KIP-1102), the client begins again with the bootstrap servers.
 
     Args:
         cluster_id: The cluster, if the caller knows it; None for that of the bootstrap servers.
@@ -132,11 +132,11 @@ class WireClient:
 
     @property
     def retried_failure(self) -> BaseException | None:
-        """The failure because of which a request is repeated at present; for any thread."""
+        """The failure that makes the client repeat a request now, else None; for any thread."""
         return self._failure
 
     def silent_addresses(self, after_s: float) -> list[HostPort]:
-        """Return the addresses that have owed an answer for this time; for any thread."""
+        """Return the addresses that have owed an answer for this time. Any thread may call it."""
         before_s = time.monotonic() - after_s
         due = dict(self._opening)
         for connection in tuple(self._connections.values()):
@@ -456,7 +456,7 @@ class WireClient:
             self._opening.pop(address, None)
 
     def _expected(self, broker: BrokerAddress) -> ExpectedBroker | None:
-        """Return what a broker has to be; None if it is not known or not to be checked."""
+        """Return the cluster and node id that a broker must have; None accepts any."""
         is_checked = self.settings.rebootstraps and self.settings.checks_cluster
         if not is_checked or self._cluster_id is None:
             return None
@@ -476,7 +476,7 @@ class WireClient:
             raise
 
     def _easiest(self, nodes: Iterable[_Node]) -> list[_Node]:
-        """Return the nodes in the order of connections that are open, untried and broken."""
+        """Return the nodes: open connections first, then untried nodes, then broken connections."""
 
         def hurdle(node: _Node) -> int:
             connection = self._connections.get(node)

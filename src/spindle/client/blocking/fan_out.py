@@ -30,7 +30,7 @@ def ask_every_broker(
 
     Args:
         ask: is called on a thread of its own, with a client that knows this broker only.
-        wait_ms: the longest time for an answer; a shorter `request.timeout.ms` counts as well.
+        wait_ms: the time limit of an answer; a shorter `request.timeout.ms` applies as well.
     """
 
     def attempt(node: ClusterNode | BrokerAddress) -> T | Exception:

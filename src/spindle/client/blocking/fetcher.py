@@ -192,7 +192,7 @@ class PartitionFetcher:
     def _ask_ahead(self, offset: int) -> bool:
         """Ask for the next run.
 
-        Return False if that failed; it is then asked for again in its turn.
+        Return False if that failed; the run is then requested again when it is due.
         """
         if self._connection is None:
             return False

@@ -1,4 +1,4 @@
-"""Read records of several partitions from their leaders, some at a time."""
+"""Read records of several partitions from their leaders, in portions."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, cast
@@ -50,7 +50,7 @@ class FetchOffsetOutOfRange(ClientError):
 
 
 class Reader:
-    """Reads from positions in partitions, and moves them.
+    """Reads several partitions, and keeps the next position in each.
 
     Args:
         isolation_level: READ_COMMITTED leaves out aborted transactions and stops before open ones.

@@ -46,7 +46,7 @@ class ClientSecurity:
         return wrapped
 
     def login(self) -> LoginFlow | None:
-        """Return the course of a login, None if there is none.
+        """Return the steps of a login, None if the client does not log in.
 
         Raises:
             ConfigError: a token file cannot be read.

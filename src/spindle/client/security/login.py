@@ -1,8 +1,8 @@
-"""The course of a login on one connection, without I/O: SaslHandshake, then SaslAuthenticate.
+"""The steps of a login on one connection, without I/O: SaslHandshake, then SaslAuthenticate.
 
 `sasl_login` is a generator: it yields requests with the class of the answer and the oldest version
 to send, is sent the answers, and returns how long the session lives. A session is renewed by the
-same course on the open connection (KIP-368).
+same steps on the open connection (KIP-368).
 """
 
 import random

@@ -27,7 +27,7 @@ class LoginSource:
         self._tokens = TokenSource(login) if isinstance(login, TokenLogin) else None
 
     def flow(self) -> LoginFlow:
-        """Return the course of a login. Tokens may be read or asked for, which blocks.
+        """Return the steps of a login. A token may be read or requested, which blocks.
 
         Raises:
             ConfigError: a token file cannot be read.

@@ -1,7 +1,7 @@
 """The client side of the SASL mechanisms, without I/O.
 
 An exchange is a generator: it yields the messages of the client, is sent those of the server, and
-returns when nothing is left to say. It raises `SaslFailed` if the server breaks a rule.
+returns at the end. It raises `SaslFailed` if the server breaks a rule.
 """
 
 import json
@@ -44,7 +44,7 @@ def plain_exchange(login: PlainLogin) -> SaslExchange:
 
 
 def scram_exchange(login: ScramLogin, new_nonce: Callable[[], str]) -> SaslExchange:
-    """Prove to know the password, and let the server prove it (RFC 5802)."""
+    """Prove that the client knows the password, and verify that the server does (RFC 5802)."""
     nonce = new_nonce()
     bare = client_first_bare(login.username, nonce, is_token=login.is_token)
     challenge = yield client_first(bare)

@@ -19,7 +19,7 @@ from spindle.security.secret import Secret
 from spindle.security.tls_settings import TlsSettings, tls_settings
 
 _SHADED: Final = "kafkashaded."
-"""Databricks renames Kafka's packages so; a job that moves over keeps its properties."""
+"""The prefix of Kafka's packages in Databricks; jobs that move from there keep their properties."""
 _JAAS: Final = "sasl.jaas.config"
 _JAVA_CLASSES: Final = ("sasl.client.callback.handler.class", "sasl.login.class")
 

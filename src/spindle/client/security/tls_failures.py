@@ -1,4 +1,4 @@
-"""Say what a failure of TLS means: the peer, the property, and what to do."""
+"""Texts about failures of TLS: the peer, the property, and the remedy."""
 
 import ssl
 from typing import Final
@@ -39,7 +39,7 @@ def handshake_failure(error: ssl.SSLError, peer: str) -> str:
     """Return the reason of a failed handshake, to be shown to people.
 
     Args:
-        peer: the address, at which the sentence begins.
+        peer: the address, the first word of the sentence.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"{peer}: {_untrusted(error)}"
@@ -59,7 +59,7 @@ def handshake_failure(error: ssl.SSLError, peer: str) -> str:
 
 
 def alert(error: ssl.SSLError, peer: str) -> str | None:
-    """Return what the peer says with an alert about this side's certificate; None for others.
+    """Return the text about an alert that refuses this side's certificate; None for other errors.
 
     With TLS 1.3 a client learns only after the handshake that its certificate is refused.
     """

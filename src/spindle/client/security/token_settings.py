@@ -1,4 +1,4 @@
-"""The properties of the mechanism OAUTHBEARER: where a token comes from.
+"""The properties of the mechanism OAUTHBEARER: the source of the token.
 
 Without a callback handler the token is unsecured, for tests, with the claims of the login module's
 options. With Kafka's `OAuthBearerLoginCallbackHandler` it comes from a file or from a client

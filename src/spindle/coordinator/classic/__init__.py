@@ -1,5 +1,5 @@
-"""Groups of the classic protocol: the members' leader assigns (KIP-62).
+"""Groups of the classic protocol: one member, the leader, assigns the partitions (KIP-62).
 
-A rebalance is soft state that is ahead of the log. Requests that wait for it are parked in the
-group.
+A rebalance changes the group in memory, ahead of the log. Requests that wait for it are parked in
+the group.
 """

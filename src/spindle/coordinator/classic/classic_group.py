@@ -138,7 +138,7 @@ class ClassicGroup:
         return max([0, *[m.rebalance_timeout_ms for m in self.members.values()]])
 
     def takes_assignment_of(self, member_id: str) -> bool:
-        """Return True for the leader, until an assignment of this generation is being stored."""
+        """Return True for the leader while no assignment of this generation is being stored."""
         return self.leader_id == member_id and self.storing is None
 
     def transition_to(self, state: GroupState, now_ms: int) -> None:
@@ -169,7 +169,7 @@ class ClassicGroup:
     def remove(self, member_id: str) -> None:
         """Remove a member or a pending member; if it was the leader, another member becomes leader.
 
-        The caller has answered the member's parked requests (`ClassicRebalance.remove_member`).
+        Answer the member's parked requests first (`ClassicRebalance.remove_member`).
         """
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -201,7 +201,7 @@ class ClassicGroup:
     def replace_static_member(self, instance_id: str, member_id: str) -> ClassicMember:
         """Give the member of an instance id a new member id.
 
-        The caller has answered the parked requests of the old one.
+        Answer the parked requests of the old id first.
         """
         old_member_id = self.static_members[instance_id]
         old = self.members.pop(old_member_id)
@@ -333,8 +333,8 @@ class ClassicGroup:
     ) -> None:
         """Raise ApiError unless this caller may commit offsets now.
 
-        Transactional commits of old clients have no member, and none depends on the group's state
-        (KIP-447).
+        Transactional commits of old clients name no member, and no transactional commit depends on
+        the group's state (KIP-447).
         """
         if self.state is GroupState.DEAD:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -49,7 +49,7 @@ def group_record(
 
 
 def new_group_record(group: ClassicGroup) -> GroupRecord:
-    """Return the first record of a group, from before any member has joined."""
+    """Return the record of a new group, which has no members yet."""
     value = GroupMetadataValue(
         protocol_type="",
         generation=0,

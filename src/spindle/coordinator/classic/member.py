@@ -13,8 +13,8 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 class ClassicMember:
     """One member. `awaiting_join` and `awaiting_sync` are its parked requests, or None.
 
-    `is_new` is True until the member's first join is answered: only then can the session timeout
-    remove a member whose join is parked.
+    `is_new` is True until the member's first join is answered. Only while it is True does the
+    session timeout remove a member whose join is parked.
     """
 
     __slots__ = (

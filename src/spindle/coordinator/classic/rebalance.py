@@ -1,4 +1,4 @@
-"""The phases of a classic rebalance: join, sync, and who is removed when a phase times out.
+"""The phases of a classic rebalance: join, sync, and the removal of members that miss a phase.
 
 The join phase ends when all members have joined, or when the longest rebalance timeout has passed;
 dynamic members that did not join are then removed. A group that was Empty waits for the initial
@@ -38,7 +38,7 @@ def log_removed(group_id: str, reason: str, member_ids: Sequence[str]) -> None:
 def join_response(
     group: ClassicGroup, member_id: str, *, with_members: bool, skip_assignment: bool = False
 ) -> JoinGroupResponse:
-    """Return the answer to a join in the current generation; only the leader gets the members."""
+    """Return the answer to a join in this generation; only the leader's lists the members."""
     members: list[JoinGroupResponse.JoinGroupResponseMember] = []
     if with_members:
         name = group.protocol_name or ""

@@ -85,7 +85,7 @@ class ConsumerGroup:
         return ConsumerGroupState.RECONCILING
 
     def may_assign(self, interval_ms: int, now_ms: int) -> bool:
-        """Return True unless the target was computed less than an interval ago.
+        """Return True if the assignment interval has passed since the target was computed.
 
         A time in the future does not count: another broker's clock is ahead, or this one was set
         back.
@@ -97,7 +97,7 @@ class ConsumerGroup:
         return self.epoch > self.assignment_epoch and self.may_assign(interval_ms, now_ms)
 
     def is_free(self, topic_id: Uuid, partition: int) -> bool:
-        """Return True if no member owns the partition, also none that has to give it up."""
+        """Return True if no member owns the partition; one that has to give it up still owns it."""
         return (topic_id, partition) not in self._owners
 
     def member(self, member_id: str, instance_id: str | None = None) -> ConsumerMember:
@@ -163,7 +163,7 @@ class ConsumerGroup:
         )
 
     def preferred_assignor(self, members: Iterable[ConsumerMember], default: str) -> str:
-        """Return the assignor that most of the members wish for."""
+        """Return the assignor that most of the members ask for."""
         votes: dict[str, int] = {}
         for member in members:
             if member.server_assignor is not None:
@@ -204,7 +204,7 @@ class ConsumerGroup:
     ) -> None:
         """Raise ApiError unless the caller may add offsets of these partitions to a transaction.
 
-        Old clients name no member, and may always (KIP-447).
+        Old clients name no member and are always allowed to (KIP-447).
         """
         if member_epoch < 0 and not self.members:
             return
@@ -213,7 +213,7 @@ class ConsumerGroup:
         _check_epoch(self.member(member_id), member_epoch, partitions)
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Raise ApiError unless the caller may fetch offsets; one without a member id may."""
+        """Raise ApiError unless the caller may fetch offsets; without a member id it may."""
         if member_id is None and member_epoch < 0:
             return
         member = self.member(member_id or "")

@@ -130,7 +130,7 @@ class ConsumerGroups:
         self._start_session_timer(group, member, out)
 
     def loaded(self, out: GroupResult) -> None:
-        """Begin the sessions of all members, and the time of those that give up partitions."""
+        """Start the timers of all sessions, and of members that give up partitions."""
         for group in self._groups.consumer.values():
             for member in group.members.values():
                 self._begin_session(group, member, out)

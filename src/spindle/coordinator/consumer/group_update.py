@@ -139,8 +139,11 @@ class ConsumerGroupUpdate:
         self.targets = _without(self.targets, member_id)
 
     def refresh(self, before: ConsumerMember, member: ConsumerMember) -> None:
-        """Begin a new epoch if the member's subscription, a subscribed topic, or the assignor that
-        most members wish for has changed."""
+        """Begin a new epoch if something that decides about the assignment has changed.
+
+        That is the member's subscription, a subscribed topic, or the assignor that most members ask
+        for.
+        """
         group = self.group
         has_changed = not member.subscribes_like(before) or self._has_other_assignor(before, member)
         if not has_changed and group.topics_seen is self.view.topics:
@@ -230,8 +233,8 @@ class ConsumerGroupUpdate:
     ) -> ConsumerMember:
         """Return the member after its next step.
 
-        The target may be older than the member's subscription, so topics that the member has left
-        since are taken out of it.
+        The target may be older than the member's subscription, so leave out topics that the member
+        no longer subscribes to.
         """
         topics = existing(self.topics_of(member), self.view.topics).values()
         topic_ids = {topic.topic_id for topic in topics}

@@ -2,9 +2,10 @@
 
 Every operation decides on committed state, and changes nothing itself. It is exclusive: its records
 are committed before the next decision. Only heartbeats that can do nothing but move their own
-member to the group's target assignment (`is_own_step`) may be decided side by side: the targets of
-members do not overlap, so no such step depends on another one. At worst a step does not see that a
-partition is being given up; the member then gets it with its next heartbeat.
+member to the group's target assignment (`is_own_step`) may be decided while others are being
+appended: the targets of members do not overlap, so no such step depends on another one. At worst a
+step does not see that a partition is being given up; the member then gets it with its next
+heartbeat.
 """
 
 from collections.abc import Callable, Iterable

@@ -48,7 +48,7 @@ class ConsumerMember:
         topic_names: topics that it subscribes to by name.
         topic_regex: RE2 expression of the topics that it subscribes to; empty if there is none.
         rebalance_timeout_ms: time for giving up partitions.
-        server_assignor: the assignor that it wishes for.
+        server_assignor: the assignor that it asks for.
         epoch, previous_epoch: the epoch that it must send, and the one before. A member whose
             answer was lost still sends the latter.
         assigned: partitions that it may read.

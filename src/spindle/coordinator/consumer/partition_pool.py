@@ -25,7 +25,7 @@ class PartitionPool:
         self._counts[member_id] += 1
 
     def deal(self, free: Iterable[TopicIdPartition]) -> None:
-        """Give each partition to the reader with the fewest, of several to the first by name."""
+        """Give each partition to the reader with the fewest; of several, to the first by name."""
         fewest = [(self._counts[name], name) for name in self._readers]
         heapify(fewest)
         for partition in free:
@@ -37,7 +37,7 @@ class PartitionPool:
         """Move partitions to readers that have at least two fewer; return whether one moved.
 
         Each move makes the sum of the squares of the counts smaller, so repeated calls come to an
-        end. A reader that has given a partition away gets none in the same call, nor the reverse.
+        end. In one call a reader either gives partitions away or gets some.
         """
         counts = self._counts
         fewest = [(counts[name], name) for name in self._readers]

@@ -28,8 +28,8 @@ def reconcile(
     Args:
         target: the member's part of the target assignment of epoch `target_epoch`.
         owned: partitions that the member says it owns; None if it did not say.
-        left: topics that the member has left with this request. It gives them up at once, also if
-            the target has not changed yet.
+        left: topics that the member no longer subscribes to since this request. It gives them up at
+            once, also if the target has not changed yet.
 
     Raises:
         ApiError: FENCED_MEMBER_EPOCH, the record of the member has a state that is not known, and

@@ -10,7 +10,7 @@ from spindle.coordinator.regular_expressions import compile_regex
 from spindle.metadata.topics import TopicImage, TopicsImage
 
 REFRESH_MIN_MS: Final = 10_000
-"""Time between two comparisons of a group's regular expressions with changed metadata."""
+"""Minimum time between two comparisons of a group's regular expressions with the metadata."""
 _HASH_BYTES: Final = 8
 
 

@@ -69,7 +69,7 @@ PREVIOUS_STATES: Final = {
     TransactionState.DEAD: _IDLE,
     TransactionState.PREPARE_EPOCH_FENCE: (TransactionState.ONGOING,),
 }
-"""From which states a transactional id may come into each state."""
+"""The states from which each state may be entered."""
 
 
 def is_exhausted(epoch: int) -> bool:

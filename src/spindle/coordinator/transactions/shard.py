@@ -311,7 +311,7 @@ class TransactionShard:
         """Ignore a marker: `__transaction_state` takes part in no transaction."""
 
     def loaded(self, out: TransactionResult) -> None:
-        """Continue the transactions whose end is decided, and begin to look for old ones."""
+        """Continue the transactions whose end is decided, and start the timers for old ones."""
         out.is_atomic = False
         out.start_timer(TransactionTimer("timeouts"), self._config.abort_interval_ms)
         out.start_timer(TransactionTimer("expiration"), self._config.expiration_interval_ms)

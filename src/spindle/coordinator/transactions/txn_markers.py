@@ -1,4 +1,4 @@
-"""Requests to write markers, and what the answers of partition leaders mean (KIP-98)."""
+"""Requests to write markers, and the meaning of the partition leaders' answers (KIP-98)."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -94,7 +94,7 @@ def codes_of(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartitio
 
 
 def result_of(code: int) -> MarkerResult:
-    """Return what an error code means."""
+    """Return the meaning of an error code."""
     if code in _WRITTEN:
         return MarkerResult.WRITTEN
     return MarkerResult.FENCED if code in _FENCED else MarkerResult.RETRY

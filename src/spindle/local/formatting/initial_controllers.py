@@ -91,7 +91,7 @@ def standalone_controller(config: NodeConfig, new_uuid: UuidSource) -> InitialCo
 
 
 def voter_set(controllers: tuple[InitialController, ...], listener: str) -> VoterSet:
-    """Return the voters in the form of the quorum; one listener reaches them."""
+    """Return the voter set of the quorum; all voters are reached by one listener."""
     return VoterSet(
         Voter(
             ReplicaKey(controller.node_id, controller.directory_id),

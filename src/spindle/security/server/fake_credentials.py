@@ -1,7 +1,7 @@
 """Fake SCRAM credentials for unknown users, against user enumeration.
 
-All nodes of a cluster invent the same credential for a name. Its form is one of those that exist:
-number of iterations, and length and characters of the salt.
+All nodes of a cluster invent the same credential for a name. It has the form of an existing one:
+the number of iterations, and the length and characters of the salt.
 """
 
 import heapq
@@ -18,7 +18,7 @@ from spindle.security.scram import DEFAULT_ITERATIONS, ScramCredential, ScramMec
 from spindle.security.secret import Secret
 
 StoredCredentials: TypeAlias = Mapping[Any, ScramCredential]
-"""The credentials in the metadata, by pairs of name and mechanism. It changes by being replaced."""
+"""The credentials in the metadata, by pairs of name and mechanism; replaced as a whole."""
 
 _OF_PROCESS: Final = secrets.token_bytes(32)
 _SOURCES: Final = 8
@@ -42,7 +42,7 @@ class _Form(NamedTuple):
 
 
 _OWN_FORM: Final = _Form(32, DEFAULT_ITERATIONS, is_text=False)
-"""The form that the tools of Spindle give."""
+"""The form of the credentials that Spindle's tools set."""
 
 
 class InventedCredentials:
@@ -103,7 +103,7 @@ def _form(credential: ScramCredential) -> _Form:
 
 
 def _salt(seed: bytes, form: _Form) -> bytes:
-    """Return a salt that looks as random as one of its form."""
+    """Return a salt that looks like a random one of its form."""
     stream = shake_256(seed + repr(form).encode())
     if not form.is_text:
         return stream.digest(form.salt_bytes)

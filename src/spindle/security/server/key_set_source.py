@@ -20,7 +20,7 @@ class KeySetUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class KeySetSource:
-    """Where the keys come from, and how often: the keys `sasl.oauthbearer.jwks.endpoint.*`.
+    """The source of the keys, and the times between reads: `sasl.oauthbearer.jwks.endpoint.*`.
 
     Attributes:
         url: a `file:` or an `https:` URL.

@@ -29,9 +29,9 @@ class LoginRefused(Exception):
     """The client did not prove who it is.
 
     Attributes:
-        user: the name that the client gave, as it stands in the log of this node.
-        client_text: what the client may know; None for a text that is the same for every cause, so
-            that it does not reveal which users exist.
+        user: the name that the client gave, for the log of this node.
+        client_text: the reason that the client may see; None for a text that is the same for every
+            cause, so that it does not reveal which users exist.
     """
 
     def __init__(self, reason: str, *, user: str = "", client_text: str | None = None) -> None:

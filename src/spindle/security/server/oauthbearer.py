@@ -51,8 +51,8 @@ ValidateToken: TypeAlias = Callable[[str], BearerToken]
 def oauthbearer_exchange(validate: ValidateToken) -> ServerExchange:
     """Check the token of a client.
 
-    A client whose token is refused gets the error as JSON, says that it has read it, and is then
-    told that the login has failed (RFC 7628, section 3.2.3).
+    A client whose token is refused gets the error as JSON, acknowledges it, and then gets the
+    failure of the login (RFC 7628, section 3.2.3).
     """
     text, authorization_id = _token((yield b""))
     try:

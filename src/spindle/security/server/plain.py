@@ -52,7 +52,7 @@ def plain_server_exchange(users: Mapping[str, Secret]) -> ServerExchange:
     if not password:
         raise _refused("password not specified", name)
     expected = users.get(name)
-    # An unknown user takes the time of a known one.
+    # The check takes the same time for an unknown user.
     matches = _is_same(password, expected.text if expected is not None else "")
     if expected is None or not matches:
         reason = "unknown user" if expected is None else "wrong password"

@@ -230,8 +230,8 @@ class Disk:
                 return alter_disks(client, broker_id, action, path, refused.replicas).was_formatted
 
     def wait_until_offline(self, timeout_s: float = _WAIT_S) -> str:
-        """Return the reason when the node has given up this directory, as `spindle disks list` has
-        it: the error of the system and the file, such as `EIO while writing t-3/...log`.
+        """Return the reason when the node has taken this directory offline, as in `spindle disks
+        list`: the error of the system and the file, such as `EIO while writing t-3/...log`.
 
         A disk that nobody uses is not noticed: the node must read or write it.
 
@@ -248,7 +248,7 @@ class Disk:
         self.node.tell("set-disk", path=str(self.path), faults=faults.to_json())
 
     def faults_at_start(self) -> DiskFaults:
-        """Return the faults for the next life of the node; a tear belongs to one life."""
+        """Return the faults for the next process of the node; a tear ends with the process."""
         self._faults = replace(self._faults, tear=None)
         return self._faults
 

@@ -36,7 +36,7 @@ class ConditionWatch(MetadataPublisher):
         self._look()
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         if self._is_watching:
             self._is_watching = False
             self._publisher.remove(self)
@@ -107,13 +107,13 @@ def _fenced(request: Mapping[str, Any]) -> Condition:
 
 
 def _offline(request: Mapping[str, Any]) -> Condition:
-    """Wait until the node has given up a log directory; return the reason."""
+    """Wait until the node has taken a log directory offline; return the reason."""
     path = request["path"]
     return lambda image, offline: offline.get(path)
 
 
 def _replica(request: Mapping[str, Any]) -> Condition:
-    """Wait until a broker has put its replica of a partition into a directory; answer its id.
+    """Wait until a broker has its replica of a partition in a directory; return the directory's id.
 
     The answer is empty if the broker has no replica of the partition.
     """

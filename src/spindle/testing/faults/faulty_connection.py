@@ -1,7 +1,7 @@
 """A connection whose bytes can be held up in each direction, between a protocol and its transport.
 
 A connection that its owner closes during a cut ends for the owner at once, and for the peer when
-the cut is healed, because a cut also holds up the news of the end.
+the cut is healed, because a cut also holds back the end of the stream.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ class FaultyConnection(asyncio.BufferedProtocol):
     """The protocol of the real transport, and the transport of the protocol `inner`.
 
     Args:
-        peer: the node at the other end of an outgoing connection; None if the peer has connected,
-            and its address tells.
+        peer: the node at the other end of an outgoing connection; None for an incoming one, whose
+            address identifies the peer.
     """
 
     def __init__(

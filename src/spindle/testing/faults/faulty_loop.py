@@ -43,7 +43,8 @@ class FaultyLoop(_EventLoop):
         try:
             _, made = await super().create_connection(make, host, port, **options)
         except BaseException:
-            # uvloop tells no protocol of the end when its caller gives up just as it is connected.
+            # If the caller gives up just as the connection is made, uvloop does not call
+            # connection_lost.
             for connection in begun:
                 network.discard(connection)
             raise

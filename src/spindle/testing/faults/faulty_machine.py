@@ -15,8 +15,8 @@ class FaultyMachine(LocalMachine):
 
     Attributes:
         disks: by absolute path of the log directory.
-        offline: the reason of each directory that the node has given up, by path. It belongs to
-            the event loop.
+        offline: the reason of each directory that the node has taken offline, by path. It belongs
+            to the event loop.
     """
 
     def __init__(self, disks: dict[str, FaultyDisk]) -> None:

@@ -1,4 +1,4 @@
-"""A history: all events, the logs at the end, and what the clients were to achieve."""
+"""A history: all events, the logs at the end, and the goals of the clients."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class Copy:
     """An application that writes one record into `target` for each record of `source`.
 
     Attributes:
-        group: the group whose committed offsets say how far the application has come.
+        group: the group whose committed offsets are the progress of the application.
         transform: gives the record that is written for a record; None if none is written.
         is_finished: the application had the time to reach the end of `source`.
     """
@@ -39,7 +39,7 @@ class ClientHistory:
     Attributes:
         logs: the records of each partition by offset, read to the end with read_committed when
             everything was over. Nothing may have been compacted or deleted by then.
-        must_read: groups that were to read everything, with their topics.
+        must_read: groups that must have read everything, with their topics.
         copies: applications whose output must be exactly their input.
     """
 

@@ -15,10 +15,10 @@ from spindle.testing.histories.sent_records import SentRecords
 
 
 class CommittedOffsets:
-    """The answers to questions for committed offsets, compared with what was committed.
+    """Compares the committed offsets that clients read with those that were committed.
 
     Attributes:
-        faults: what was wrong with them.
+        faults: the broken rules.
         last_read: the last answer for each group and partition.
         floors: the highest offset that is certainly committed.
     """
@@ -33,7 +33,7 @@ class CommittedOffsets:
         self._of_group: dict[str, dict[TopicPartition, int]] = {}
         self._asked: set[str] = set()
         offsets_of: dict[str, list[OffsetSent]] = {}
-        # Clients in other processes tell what they commit only afterwards.
+        # Clients in other processes report their commits only afterwards.
         for event in history.events:
             if isinstance(event, OffsetSent):
                 by_offset = self._sent.setdefault((event.group, event.partition), {})

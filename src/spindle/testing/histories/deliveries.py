@@ -1,4 +1,4 @@
-"""Rules about what members of groups get, one event after the other."""
+"""Rules about the records that members of groups get, in the order of the events."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ class Deliveries:
     """The deliveries to members of groups.
 
     Attributes:
-        faults: what was wrong with them.
+        faults: the broken rules.
         count: how many there were.
     """
 
@@ -58,7 +58,7 @@ class Deliveries:
 
     @property
     def repeated(self) -> int:
-        """The number of deliveries to a group that had got the record before."""
+        """The number of deliveries to a group that already had the record."""
         return self.count - sum(map(len, self._got.values()))
 
     def _commit(self, group: str, partition: TopicPartition, offset: int) -> None:

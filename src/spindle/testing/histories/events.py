@@ -1,8 +1,7 @@
-"""The events of a history: what clients did and which responses they got.
+"""The events of a history: the requests of clients, and their responses.
 
-Note an event *before* the call where its name says that something is asked or sent, and *after* the
-call where it says that something was answered or got. Then the order of the events is the order in
-time wherever a rule depends on it.
+Note an event named `...Sent` or `...Asked` *before* the call, and any other *after* it. Then the
+order of the events is the order in time wherever a rule depends on it.
 """
 
 from typing import NamedTuple, TypeAlias
@@ -11,7 +10,7 @@ from spindle.common.ids import TopicPartition
 
 
 class NumberedRecord(NamedTuple):
-    """A record by its producer and its number there, counted up in the order of sending.
+    """A record, named by its producer and a number that rises in the order of sending.
 
     The value or a header of the record has to contain both, so that it can be recognised.
     """
@@ -34,8 +33,8 @@ class RecordSent(NamedTuple):
 class Acknowledged(NamedTuple):
     """The broker confirmed to a producer that its record is stored at this offset.
 
-    The offset is None if the producer was not told it: a batch that was sent again, and was in the
-    log already, may be acknowledged in this way.
+    The offset is None if the producer did not receive it: a batch that was sent again, and was in
+    the log already, may be acknowledged in this way.
     """
 
     record: NumberedRecord
@@ -62,7 +61,7 @@ class TransactionEnded(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """A member of a group got a partition, or goes back in it to where its group has committed."""
+    """A member of a group got a partition, or went back in it to the committed offset."""
 
     group: str
     member: str
