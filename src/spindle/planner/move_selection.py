@@ -2,7 +2,7 @@
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from spindle.planner.balancer import balance_greedily
