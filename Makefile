@@ -11,7 +11,7 @@ CRATE := $(wildcard native/Cargo.* native/.cargo/*) $(shell find native/src -nam
 CARGO = cd native && PATH="$$PATH:$$HOME/.cargo/bin" cargo
 UV = PATH="$(CURDIR)/$(BIN):$$PATH" VIRTUAL_ENV="$(CURDIR)/$(VENV)" uv
 
-.PHONY: help setup native wheel lock demo test test-full check unit interop interop-older bench fuzz simulate plans docs docs-reference docs-wrap docs-recording clean unit-native
+.PHONY: help setup native wheel lock demo test test-full check unit interop interop-older bench fuzz simulate plans docs docs-reference docs-wrap docs-recording clean unit-native unit-python
 .DEFAULT_GOAL := help
 
 help: ## Show the targets
@@ -64,6 +64,13 @@ check: setup
 	@if PATH="$$PATH:$$HOME/.cargo/bin" command -v cargo-clippy >/dev/null; then \
 	  ($(CARGO) fmt --check) && ($(CARGO) clippy --quiet --locked --all-targets -- -D warnings) && echo "native code: fine"; \
 	else echo "native code: not checked, as cargo is not here"; fi
+
+# Python finds this copy of the package before the installed one.
+PYTHON_ONLY := build/python-only
+unit-python: setup ## The tests of what has native code, without it
+	@rm -rf $(PYTHON_ONLY) && mkdir -p $(PYTHON_ONLY) && cp -R src/spindle $(PYTHON_ONLY) && rm -f $(PYTHON_ONLY)/spindle/_native.[aj]*
+	@PYTHONPATH=$(CURDIR)/$(PYTHON_ONLY) $(PYTEST) -n $(WORKERS) -m "not interop and not full" \
+	  tests/log tests/columnar tests/audit tests/common tests/cli/test_plain_install.py tests/cli/test_node_commands.py
 
 # Its tests need no Python.
 unit-native:

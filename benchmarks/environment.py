@@ -61,7 +61,7 @@ def summary(described: dict[str, Any]) -> str:
         )
         lines.append(
             f"{name}: commit {checkout['commit']}, {interpreter['name']} ({flags}, by its own "
-            f"account; {interpreter['compiler']})"
+            f"account; {interpreter['compiler']}); {checkout.get('native', 'unknown')}"
         )
     return "\n".join(lines)
 
@@ -79,6 +79,7 @@ def _checkout(folder: Path) -> dict[str, Any]:
     return {
         "commit": _output(["git", "-C", str(folder), "describe", "--always", "--dirty"]),
         "interpreter": json.loads(_output([str(folder / ".venv/bin/python"), str(INTERPRETER)])),
+        "native": _output([str(folder / ".venv/bin/python"), "-m", "spindle.common.native"]),
     }
 
 

@@ -339,7 +339,7 @@ def _restart(node: Node, wanted: int) -> Metrics:
     time.sleep(1)
     grown = live_bytes(node) - empty
     begin = time.perf_counter()
-    node.stop()
+    node.stop(LIMIT_S)
     stop = time.perf_counter() - begin
     clean, clean_cpu = _restarted(node, wanted)
     node.kill()

@@ -63,7 +63,7 @@ def main() -> None:
                 continue
             row[part] = in_new_process(measure, part, size)
             print(f"{partitions:,} partitions, {part}: {row[part].get('figures', row[part])}")
-            document["rows"] = [rows[each] for each in sorted(rows)]
+            document["rows"] = [rows[known] for known in sorted(rows)]
             options.json.write_text(json.dumps(document, indent=1))
     page.write(document)
 

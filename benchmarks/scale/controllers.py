@@ -55,7 +55,7 @@ _SET: Final = 0
 
 @dataclass
 class Measured:
-    """What was measured on one cluster."""
+    """The figures of one cluster."""
 
     size: Size
     controllers: int

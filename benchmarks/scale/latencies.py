@@ -30,8 +30,8 @@ class Latencies(NamedTuple):
         """Count the answers; without any, all figures are 0."""
         waited = sorted(answer.waited_ms for answer in answers)
         counts = [0] * (len(BOUNDS_MS) + 1)
-        for each in waited:
-            counts[sum(each > bound for bound in BOUNDS_MS)] += 1
+        for waited_ms in waited:
+            counts[sum(waited_ms > bound for bound in BOUNDS_MS)] += 1
         codes: dict[int, int] = {}
         for answer in answers:
             if answer.error_code:

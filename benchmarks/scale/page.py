@@ -107,7 +107,7 @@ def _histogram(latencies: Mapping[str, Any]) -> list[str]:
         f"| --- |{' ---: |' * (len(bounds) + 4)}",
     ]
     for name, (counts, p50_ms, p99_ms, max_ms, errors) in latencies.items():
-        shown = [f"{each:,.1f}" for each in (p50_ms, p99_ms, max_ms)]
+        shown = [f"{figure:,.1f}" for figure in (p50_ms, p99_ms, max_ms)]
         cells = [name, *shown, *(str(count or "") for count in counts), f"{sum(errors.values())}"]
         lines.append(f"| {' | '.join(cells)} |")
     return [*lines, ""]

@@ -25,7 +25,7 @@ def measure(replicas: int, brokers: int, directories_each: int) -> dict[str, flo
         begin_cpu_s = time.process_time()
         plan = make()
         figures[f"{name}, CPU-s"] = time.process_time() - begin_cpu_s
-        figures[f"{name}, moves"] = sum(len(each.moves) for each in plan.rounds)
+        figures[f"{name}, moves"] = sum(len(round_.moves) for round_ in plan.rounds)
         if name == "balance":
             figures["balance, bytes moved / lower bound"] = (
                 plan.moved_bytes / plan.lower_bound_bytes if plan.lower_bound_bytes else 1.0

@@ -1,4 +1,4 @@
-"""Segments say the same with the walk in C over their sound batches and without it."""
+"""Segments say the same with the native walk over their sound batches and without it."""
 
 import os
 import random
@@ -15,13 +15,14 @@ from crc32c import crc32c
 from spindle.audit import sound_walk
 from spindle.audit.segment_audit import SegmentAudit
 from spindle.audit.segment_part import SegmentPart
+from spindle.columnar import headers, unpacked_records
 from spindle.columnar.segment_files import SegmentFile
 from spindle.common.errors import CorruptRecords
-from spindle.log.cleaning.native_kernel import load_library
+from spindle.common.native import is_native_available
 from spindle.protocol.records.batch import BatchHeader, batches
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 
-pytestmark = pytest.mark.skipif(load_library() is None, reason="this checkout was not compiled")
+pytestmark = pytest.mark.skipif(not is_native_available(), reason="there is no native code")
 
 TRIALS: Final = int(os.environ.get("SOUND_WALK_TRIALS", "150"))
 FORMER_FAILURES: Final = (296, 2299, 4139)
@@ -64,10 +65,11 @@ def audited(path: Path, snapshots: list[int], *, is_finished: bool) -> SegmentPa
 
 
 def both(path: Path, snapshots: list[int], *, is_finished: bool) -> tuple[SegmentPart, SegmentPart]:
-    """Return the parts with the walk in C and without it."""
+    """Return the parts with native code and in Python alone."""
     with_walk = audited(path, snapshots, is_finished=is_finished)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sound_walk, "load_library", lambda: None)
+        for module in (sound_walk, headers, unpacked_records):
+            patch.setattr(module, "is_native_available", lambda: False)
         return with_walk, audited(path, snapshots, is_finished=is_finished)
 
 

@@ -6,8 +6,8 @@ import pytest
 from log_directory_files import marker
 
 from spindle.client.fetching import AbortedProducer
+from spindle.client.isolation import AbortedTransactions
 from spindle.columnar.decoder import BatchDecoder, RowFilter
-from spindle.columnar.transactions import AbortedTransactions
 from spindle.common.ids import TopicPartition
 from spindle.protocol.records.batch import read_header
 from spindle.protocol.records.builder import SimpleRecord, build_batch, empty_batch

@@ -1,42 +1,30 @@
-"""The walk over batch headers in C does what the one that numba compiles does, on any bytes."""
+"""The native walks over batches do what the ones in Python do, on any bytes."""
 
 import mmap
-from ctypes import CDLL, addressof, c_char, c_int, c_int64, c_size_t, c_void_p
+from ctypes import CDLL, addressof, c_char, c_int, c_size_t, c_void_p
 from random import Random
 from typing import Any, Final
 
 import numpy as np
 import pytest
 
-from spindle.columnar import header_kernel, header_table, headers, record_walk
+from spindle.columnar import header_table, headers, record_walk, unpacked_records
 from spindle.columnar.corruption import CorruptBatch
 from spindle.columnar.decoder import BatchDecoder
-from spindle.columnar.record_walk import walk_batch
-from spindle.columnar.tables import (
-    ADDRESS,
-    BASE_OFFSET,
-    COUNT,
-    DIGEST_WIDTH,
-    LAST_DELTA,
-    LENGTH,
-    OFFSET,
-    TABLE_WIDTH,
-    WRONG_OFFSETS,
-    address_of,
-)
-from spindle.columnar.unpacked_records import check_records, digest_records
+from spindle.columnar.header_walk import WalkedHeaders, walk_headers
+from spindle.columnar.tables import OFFSET, WRONG_OFFSETS
+from spindle.columnar.unpacked_records import RecordsPlace, check_records, digest_records
 from spindle.common.ids import TopicPartition
-from spindle.log.cleaning.native_kernel import load_library
+from spindle.common.native import is_native_available
 from spindle.protocol.records.batch import HEADER, HEADER_BYTES, BatchHeader
 from spindle.protocol.records.builder import SimpleRecord, build_batch, seal_batch
 
-pytestmark = pytest.mark.skipif(load_library() is None, reason="this checkout was not compiled")
+pytestmark = pytest.mark.skipif(not is_native_available(), reason="there is no native code")
 
 WINDOW_AT: Final = 1000
 ROOM: Final = 4
 MEMORY_BYTES: Final = 1 << 16
 NO_ACCESS: Final = 0
-NO_DIGESTS: Final = np.zeros((0, DIGEST_WIDTH), np.int64)
 TRIALS: Final = 1000
 
 
@@ -50,10 +38,10 @@ class GuardedMemory:
         protect.argtypes = [c_void_p, c_size_t, c_int]
         assert protect(self._start + MEMORY_BYTES, mmap.PAGESIZE, NO_ACCESS) == 0
 
-    def hold(self, data: bytes) -> int:
-        """Put bytes at its end; return their address."""
+    def hold(self, data: bytes) -> memoryview:
+        """Put bytes at its end; return them."""
         self._memory[MEMORY_BYTES - len(data) : MEMORY_BYTES] = data
-        return self._start + MEMORY_BYTES - len(data)
+        return memoryview(self._memory)[MEMORY_BYTES - len(data) : MEMORY_BYTES]
 
 
 def some_batch(random: Random) -> bytes:
@@ -101,40 +89,35 @@ def some_bytes(random: Random) -> bytes:
     return bytes(data)
 
 
-def walked(walk: Any, address: int, size_bytes: int, rest: tuple[Any, ...]) -> list[Any]:
-    """Return the tables that a walk fills."""
+def walked(walk: Any, data: memoryview, rest: tuple[Any, ...]) -> tuple[WalkedHeaders, Any, Any]:
+    """Return the end of a walk, and the tables that it fills."""
     left_bytes, limits, checks_crcs, checks_records = rest
     table = np.zeros((header_table.FIELD_COUNT, ROOM), np.int64)
     records = np.zeros((header_table.RECORDS_WIDTH if checks_records else 0, ROOM), np.int64)
-    totals = np.zeros(header_table.WALK_WIDTH, np.int64)
-    end = WINDOW_AT + size_bytes
-    limits = np.array(limits, np.int64)
-    tables = table, records, totals
-    walk(address - WINDOW_AT, WINDOW_AT, end, end + left_bytes, limits, checks_crcs, *tables)
-    if not checks_crcs:
-        table[header_table.COMPUTED_CRC] = 0  # without a meaning
-    return [table.tolist() for table in tables]
+    file_end = WINDOW_AT + len(data) + left_bytes
+    ended = walk(data, WINDOW_AT, file_end, limits, 0, checks_crcs, table, records)
+    return WalkedHeaders._make(ended), table.tolist(), records.tolist()
 
 
 def test_both_walks_fill_the_same_tables_from_damaged_bytes() -> None:
     random, memory = Random(25), GuardedMemory()
-    statuses: set[int] = set()
+    findings: set[int] = set()
     record_statuses: set[int] = set()
     for trial in range(TRIALS):
-        data = some_bytes(random)
-        address = memory.hold(data)
-        checks_crcs = random.randrange(2)
+        data = memory.hold(some_bytes(random))
+        checks_crcs = bool(random.randrange(2))
         rest = (
             random.choice([0, 50, 2**31]),
             random.choice([(-(2**63), 2**63 - 1), (1, 2**40 + 1), (8, 8)]),
             checks_crcs,
-            checks_crcs and random.randrange(2),
+            checks_crcs and bool(random.randrange(2)),
         )
-        expected = walked(header_kernel.walk_headers, address, len(data), rest)
-        assert walked(headers.header_walk(), address, len(data), rest) == expected, trial
-        statuses.add(expected[2][header_table.WALK_STATUS])
-        record_statuses.update(expected[1][0] if expected[1] else [])
-    assert statuses == {0, 1, 2, 3, 5, 6}
+        expected = walked(walk_headers, data, rest)
+        assert walked(headers.walk_function(), data, rest) == expected, trial
+        ended, _, records = expected
+        findings.add(ended.finding)
+        record_statuses.update(records[0] if records else [])
+    assert findings == {0, 1, 2, 3, 5, 6}
     assert record_statuses == set(range(-1, 8))
 
 
@@ -150,13 +133,10 @@ def test_offsets_that_no_log_can_have_are_reported_and_not_added(
     header = BatchHeader._make(HEADER.unpack(good[:HEADER_BYTES]))
     changed = header._replace(base_offset=base_offset, last_offset_delta=last_delta)
     data = bytes(good) + seal_batch(changed, good[HEADER_BYTES:])
-    memory = GuardedMemory()
-    address = memory.hold(data)
-    for walk in (headers.header_walk(), header_kernel.walk_headers):
-        _, _, totals = walked(walk, address, len(data), (0, (0, 2**63 - 1), 1, 0))
-        assert totals[header_table.WALK_STATUS] == WRONG_OFFSETS
-        assert (totals[header_table.WALK_BATCHES], totals[header_table.WALK_NEXT_OFFSET]) == (1, 1)
-        assert not totals[header_table.WALK_FINISHED]
+    window = GuardedMemory().hold(data)
+    for walk in (headers.walk_function(), walk_headers):
+        ended, _, _ = walked(walk, window, (0, (0, 2**63 - 1), True, False))
+        assert ended == (WRONG_OFFSETS, WINDOW_AT + len(good), 1, 1, False, False)
     decoder = BatchDecoder(TopicPartition("t", 0))
     rows = decoder.decode(data)
     assert next(rows).num_rows == 1
@@ -169,52 +149,62 @@ def test_both_walks_read_no_byte_behind_a_torn_batch() -> None:
     memory = GuardedMemory()
     data = build_batch([SimpleRecord(b"key", b"value" * 500, 5, [("k", b"v")])] * 2)
     for size in range(len(data) + 1):
-        address = memory.hold(data[:size])
-        for checks in (0, 1):
+        window = memory.hold(data[:size])
+        for checks in (False, True):
             rest = (len(data) - size, (0, 10), checks, checks)
-            expected = walked(header_kernel.walk_headers, address, size, rest)
-            assert walked(headers.header_walk(), address, size, rest) == expected
+            expected = walked(walk_headers, window, rest)
+            assert walked(headers.walk_function(), window, rest) == expected
+
+
+@pytest.mark.parametrize("walk", [walk_headers, headers.walk_function()], ids=["python", "native"])
+def test_records_are_not_checked_in_front_of_their_checksum(walk: Any) -> None:
+    with pytest.raises(ValueError, match=r"checksums|sizes"):
+        walked(walk, memoryview(build_batch([SimpleRecord()])), (0, (0, 10), False, True))
 
 
 def test_both_checks_of_unpacked_records_say_the_same() -> None:
-    random, memory, library = Random(25), GuardedMemory(), load_library()
-    assert library is not None
+    random, memory = Random(25), GuardedMemory()
     for trial in range(TRIALS):
         data = some_batch(random)[HEADER_BYTES:]
         data = data[: random.randrange(len(data) + 1)] if random.random() < 0.5 else data
-        address = memory.hold(data)
         count, last_delta = random.choice([0, 1, 3, 2**31 - 1]), random.choice([0, 2, 2**31 - 1])
-        status, at, _ = walk_batch(
-            address, address + len(data), count, 0, last_delta, NO_DIGESTS, 0
-        )
-        byte = c_int64()
-        finding = library.spindle_check_records(
-            address, len(data), count, last_delta, addressof(byte)
-        )
-        assert (finding, byte.value) == (status, at), trial
-        assert check_records(data, count, last_delta) == (status, at), trial
+        expected = record_walk.check_records(data, count, last_delta)
+        assert check_records(memory.hold(data), count, last_delta) == expected, trial
+        assert check_records(data, count, last_delta) == expected, trial
 
 
-def batch_row(address: int, data: bytes) -> list[int]:
-    header = BatchHeader._make(HEADER.unpack(data[:HEADER_BYTES]))
-    length = len(data) - HEADER_BYTES
-    row = [0] * TABLE_WIDTH
-    row[ADDRESS], row[LENGTH] = address + HEADER_BYTES, length
-    row[BASE_OFFSET], row[LAST_DELTA] = header.base_offset, header.last_offset_delta
-    row[COUNT] = min(header.record_count, length // 7)
-    return row
+def places(batches: list[bytes]) -> list[RecordsPlace]:
+    """Return the places of the records of batches that are one after the other."""
+    places, at = [], 0
+    for batch in batches:
+        header = BatchHeader._make(HEADER.unpack(batch[:HEADER_BYTES]))
+        size_bytes = len(batch) - HEADER_BYTES
+        count = min(header.record_count, size_bytes // 7)
+        rest = header.base_offset, header.last_offset_delta
+        places.append(RecordsPlace(at + HEADER_BYTES, size_bytes, count, *rest))
+        at += len(batch)
+    return places
 
 
-def test_both_walks_make_the_same_digests_of_sound_batches_and_none_of_others() -> None:
-    random, digests_made = Random(25), set()
+def test_both_walks_make_the_same_digests_of_sound_batches_and_none_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    random, memory, digest_counts = Random(25), GuardedMemory(), set()
     for trial in range(TRIALS):
-        memory = [bytearray(some_batch(random)) for _ in range(random.randrange(1, 5))]
-        table = np.array([batch_row(address_of(data), bytes(data)) for data in memory], np.int64)
-        rows = np.zeros((int(table[:, COUNT].sum()), DIGEST_WIDTH), np.int64)
-        made = record_walk.digest_records(table, rows)
-        assert digest_records(table).tolist() == rows[:made].tolist(), trial
-        digests_made.add(made)
-    assert {0, 1, 2, 3} <= digests_made
+        batches = [some_batch(random) for _ in range(random.randrange(1, 5))]
+        data = memory.hold(b"".join(batches))
+        digests = digest_records(data, places(batches))
+        with monkeypatch.context() as patch:
+            patch.setattr(unpacked_records, "is_native_available", lambda: False)
+            assert digest_records(data, places(batches)).tolist() == digests.tolist(), trial
+        digest_counts.add(len(digests))
+    assert {0, 1, 2, 3} <= digest_counts
+
+
+def test_no_digest_is_made_outside_of_the_data() -> None:
+    for start, size_bytes in ((0, 11), (11, 0), (5, 2**63 - 1), (2**63, 2**63)):
+        with pytest.raises(ValueError, match="outside of the data"):
+            digest_records(bytes(10), [RecordsPlace(start, size_bytes, 1, 0, 0)])
 
 
 def test_a_batch_that_contradicts_itself_hides_no_digests_of_its_neighbours() -> None:
@@ -223,6 +213,5 @@ def test_a_batch_that_contradicts_itself_hides_no_digests_of_its_neighbours() ->
     ]
     broken = bytearray(sound[0])
     broken[HEADER_BYTES] = 0x7F
-    memory = [bytearray(sound[0]), broken, bytearray(sound[1])]
-    table = np.array([batch_row(address_of(data), bytes(data)) for data in memory], np.int64)
-    assert digest_records(table)[:, OFFSET].tolist() == [0, 1]
+    batches = [sound[0], bytes(broken), sound[1]]
+    assert digest_records(b"".join(batches), places(batches))[:, OFFSET].tolist() == [0, 1]

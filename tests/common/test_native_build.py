@@ -21,7 +21,8 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setitem(sys.modules, name.rsplit(".", number)[0], ModuleType("package"))
     monkeypatch.setitem(sys.modules, name, interface)
     spec = spec_from_file_location("hatch_build", TOP / "hatch_build.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -9,8 +9,15 @@ from spindle.authorization.authorizer import Authorizer, NoAuthorizer
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
 from spindle.config.describe import DescribedConfig
-from spindle.controller.decision import ControllerContext, ControllerSettings
+from spindle.controller.broker_sessions import BrokerHeartbeatManager
+from spindle.controller.decision import (
+    ControllerContext,
+    ControllerSettings,
+    OperationContext,
+    Requester,
+)
 from spindle.metadata.features import FEATURES, KRAFT_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
+from spindle.metadata.image import MetadataImage
 from spindle.metadata_log.committed import CommittedBatch
 from spindle.protocol.message import Message
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -126,6 +133,25 @@ class MemoryQuorum:
         last = self.end_offset + max(1, len(records)) - 1
         self.batches.append(CommittedBatch(self.end_offset, last, epoch, 0, 100, records))
         self.end_offset = last + 1
+
+
+def operation_context(
+    image: MetadataImage, context: ControllerContext, next_write_offset: int = 0
+) -> OperationContext:
+    """Return the inputs of a decision that does not depend on its sender or on the time."""
+    return OperationContext(
+        image=image,
+        heartbeats=BrokerHeartbeatManager(9000),
+        context=context,
+        api_version=-1,
+        next_write_offset=next_write_offset,
+        now_ms=0,
+        wall_clock_ms=0,
+        requester=Requester("User:ANONYMOUS"),
+        kraft_version=0,
+        is_own_process=False,
+        is_forwarded=True,
+    )
 
 
 class Harness:

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from controller_harness import AnyConfig, Harness, uuid
+from controller_harness import AnyConfig, Harness, operation_context, uuid
 
 from spindle.authorization.access import Access
 from spindle.authorization.denials import Denials
@@ -270,7 +270,7 @@ def test_ranges_of_hosts_need_a_level_and_a_valid_notation(
         Harness(has_authorizer=True).settings, AnyConfig(), lambda: bytes(16), Random(1)
     )
     creation = CreateAclsRequest.AclCreation(**{**GOOD, "host": host})
-    made = create_acls(image, CreateAclsRequest(creations=[creation]), context)
+    made = create_acls(operation_context(image, context), CreateAclsRequest(creations=[creation]))
     (result,) = made.response.results
     assert (result.error_code, result.error_message) == (code, text)
     assert len(made.records) == (code is NONE)

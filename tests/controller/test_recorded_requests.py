@@ -5,19 +5,21 @@ give the same records, in the same order. Events of brokers are tested in `test_
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
-from controller_harness import AnyConfig
+from controller_harness import AnyConfig, operation_context
 from recorded_log import Recorded, recorded
 
 from spindle.common.errors import ApiError
 from spindle.common.ids import NO_LEADER
-from spindle.controller.broker_sessions import BrokerHeartbeatManager
-from spindle.controller.decision import ControllerContext, ControllerSettings
-from spindle.controller.delegation_tokens import Requester
-from spindle.controller.operations import OPERATIONS, OperationContext
+from spindle.controller.decision import (
+    ControllerContext,
+    ControllerSettings,
+)
+from spindle.controller.operations import OPERATIONS
 from spindle.metadata.features import SUPPORTED_FEATURES
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.message import Message
@@ -60,21 +62,9 @@ def decide(image: MetadataImage, request: Request, topic_id: bytes = b"", at: in
     settings = ControllerSettings(node_id=99, cluster_id="recorded")
     context = ControllerContext(settings, AnyConfig(), lambda: topic_id, Random(1))
     key, message = request
-    situation = OperationContext(
-        image=image,
-        heartbeats=BrokerHeartbeatManager(9000),
-        context=context,
-        api_version=message.LAST_VERSION,
-        next_write_offset=at,
-        now_ms=0,
-        wall_clock_ms=0,
-        requester=Requester("User:ANONYMOUS"),
-        kraft_version=0,
-        is_own_process=False,
-        is_forwarded=True,
-    )
+    given = replace(operation_context(image, context, at), api_version=message.LAST_VERSION)
     try:
-        return OPERATIONS[key](situation, message).records
+        return OPERATIONS[key](given, message).records
     except ApiError:
         return []
 

@@ -391,7 +391,9 @@ class Scenario:
         client = Client("", "", version)
         try:
             token = self._ask(
-                lambda _, out: commit_transactional_offsets(self.shard.groups, request, client, out)
+                lambda token, out: commit_transactional_offsets(
+                    self.shard.groups, GroupRequest(token, request, out, client)
+                )
             )
         except ApiError as error:
             return error.code

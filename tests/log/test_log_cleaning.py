@@ -1,6 +1,5 @@
 """Compaction, first of all against a recorded run of Apache Kafka 4.3.1."""
 
-import ctypes
 from typing import TypedDict, Unpack
 
 import pytest
@@ -23,9 +22,12 @@ from spindle.common.ids import TopicPartition
 from spindle.common.ports import File
 from spindle.disks.cleaner import FIRST_RETRY_MS, Cleaner
 from spindle.disks.directory_store import DirectoryStore
-from spindle.log.cleaning import cleaning as cleaning_module
-from spindle.log.cleaning.cleaning import Cleaning, CleaningResult, CleaningSettings
-from spindle.log.cleaning.native_kernel import load_library
+from spindle.log.cleaning.cleaning import (
+    DEFAULT_SETTINGS,
+    Cleaning,
+    CleaningResult,
+    CleaningSettings,
+)
 from spindle.log.cleaning.plan import dirty_range, is_due, plan_cleaning
 from spindle.log.cleaning.replacement import put_in_place
 from spindle.log.errors import CleaningAborted, UncleanableLog
@@ -53,11 +55,16 @@ COMPACT = LogConfig(
 T0 = 1_795_269_139_059
 
 
-def clean(log: Log, now_ms: int, cleaner_offset: int | None = None) -> CleaningResult:
+def clean(
+    log: Log,
+    now_ms: int,
+    cleaner_offset: int | None = None,
+    settings: CleaningSettings = DEFAULT_SETTINGS,
+) -> CleaningResult:
     """One pass from planning to the exchange of files."""
     log.update_high_watermark(log.log_end_offset)
     plan = plan_cleaning(log, dirty_range(log, cleaner_offset, now_ms))
-    cleaned = Cleaning(log.handles.file_system, plan, now_ms).run()
+    cleaned = Cleaning(log.handles.file_system, plan, now_ms, settings).run()
     assert put_in_place(cleaned, now_ms)
     return cleaned
 
@@ -105,7 +112,7 @@ def test_a_log_with_a_time_that_no_batch_can_hold_is_uncleanable() -> None:
         clean(log, T0 + 10_000)
 
 
-@pytest.mark.parametrize("kernel", [None, load_library()], ids=["python", "compiled"])
+@pytest.mark.parametrize("is_native", [False, True], ids=["python", "native"])
 @pytest.mark.parametrize(
     "payload",
     [
@@ -115,9 +122,8 @@ def test_a_log_with_a_time_that_no_batch_can_hold_is_uncleanable() -> None:
     ids=["unparsable", "bomb"],
 )
 def test_a_batch_that_cannot_be_decoded_makes_its_log_uncleanable(
-    payload: bytes, kernel: ctypes.CDLL | None, monkeypatch: pytest.MonkeyPatch
+    payload: bytes, is_native: bool
 ) -> None:
-    monkeypatch.setattr(cleaning_module, "load_library", lambda: kernel)
     log = new_log(COMPACT)
     codec = Codec.NONE if payload.startswith(b"\xff") else Codec.ZSTD
     hostile = forge(sound(T0), payload, attributes=int(codec))
@@ -125,7 +131,7 @@ def test_a_batch_that_cannot_be_decoded_makes_its_log_uncleanable(
     log.roll(T0)
     produce(log, T0, ("l", "1"))
     with pytest.raises(UncleanableLog):
-        clean(log, T0 + 10_000)
+        clean(log, T0 + 10_000, settings=CleaningSettings(is_native=is_native))
 
 
 def test_every_batch_is_as_kafka_left_it() -> None:

@@ -21,6 +21,7 @@ from log_builders import (
 
 from spindle.common.errors import CorruptLog
 from spindle.log.formats.transaction_index import AbortedTransaction
+from spindle.log.gaps import accept_gaps, set_aside_after_gap
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.log.log_values import Gap
@@ -265,7 +266,7 @@ class TestGaps:
             elif change == "start over":
                 loaded.truncate_fully_and_start_at(3)
             elif change == "lead":
-                loaded.accept_gaps()
+                accept_gaps(loaded)
             elif change == "log start":
                 loaded.increment_log_start_offset(bases[2])
             elif change == "confirm":
@@ -284,7 +285,7 @@ class TestGaps:
         bases = self.with_gap(files, SMALL)
         content = files.read_bytes(f"{PATH}/{bases[3]:020d}.log")
         loaded = reload(files, is_clean=False)
-        loaded.set_aside_after_gap()
+        set_aside_after_gap(loaded)
         assert loaded.segments.base_offsets == bases[:2]
         assert loaded.log_end_offset == bases[2] - 1
         assert append(loaded, "next") == bases[2] - 1

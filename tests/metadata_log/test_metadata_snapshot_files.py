@@ -14,7 +14,7 @@ from spindle.metadata.partitions import registration_of
 from spindle.metadata.record_versions import partition_version
 from spindle.metadata.snapshot import snapshot_records
 from spindle.metadata_log.encoding import encode_image, encode_records
-from spindle.metadata_log.partition_values import PartitionReader
+from spindle.metadata_log.partition_values import PartitionValueReader
 from spindle.metadata_log.snapshots import (
     MAX_RECORDS_PER_BATCH,
     SnapshotInfo,
@@ -204,7 +204,7 @@ def test_an_image_is_encoded_as_its_records_are(seed: int, level: int) -> None:
 @given(st.integers(0, 10_000), st.sampled_from([7, 14, 17, 23, 30]))
 def test_partitions_are_read_from_values_as_from_their_records(seed: int, level: int) -> None:
     version = partition_version(level)
-    reader = PartitionReader()
+    reader = PartitionValueReader()
     for record in more_partitions(seed):
         value = frame(record, version if isinstance(record, PartitionRecord) else 0)
         decoded, _ = parse_frame(value)
@@ -225,7 +225,7 @@ def test_only_whole_values_of_the_common_shape_are_read_without_a_message() -> N
         partition_epoch=9,
         directories=[b"a" * 16, b"b" * 16],
     )
-    reader = PartitionReader()
+    reader = PartitionValueReader()
     value = frame(record, 2)
     assert reader.read(value) == (b"t" * 16, 7, registration_of(record))
     assert not any(reader.read(value[:size]) for size in range(len(value)))
@@ -240,7 +240,7 @@ def test_lists_with_longer_lengths_are_read_as_messages(replica_count: int) -> N
     record = PartitionRecord(
         replicas=ids, isr=ids, leader=0, directories=[bytes(16)] * replica_count
     )
-    read = PartitionReader().read(frame(record, 1))
+    read = PartitionValueReader().read(frame(record, 1))
     if replica_count < 127:
         assert read is not None
         assert read[2] == registration_of(record)

@@ -37,6 +37,7 @@ from spindle.protocol.messages.metadata_records import (
 from spindle.protocol.messages.raft_records import LeaderChangeMessage
 from spindle.protocol.metadata_frame import parse_frame
 from spindle.protocol.records.batch import batches
+from spindle.publication.feed import SnapshotReader
 from spindle.raft import requests
 from spindle.raft.kraft_records import read_control_records
 from spindle.raft.ready import Destination, LeaderAndEpoch, NotLeader
@@ -65,7 +66,7 @@ class NoPeers:
         """Nothing is open."""
 
 
-class RecordedSnapshot:
+class RecordedSnapshot(SnapshotReader):
     """The records of a snapshot."""
 
     def __init__(self) -> None:

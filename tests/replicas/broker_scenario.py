@@ -9,7 +9,6 @@ followers are noted, and the test answers for the controller and the leaders.
 
 from collections.abc import Coroutine, Iterable, Sequence
 from random import Random
-from types import SimpleNamespace
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from cluster_image import ClusterImage, directory_of
@@ -34,6 +33,7 @@ from spindle.replicas.partition import Partition, ReplicationContext
 from spindle.replicas.ports import FetchStart
 from spindle.replicas.replica_manager import ReplicaManager
 from spindle.replicas.topic_settings import TopicSettings
+from spindle.replication.fetch_session import FetchSession
 from spindle.replication.leader_state import IsrProposal
 from spindle.replication.throttling import ThrottledPartitions
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
@@ -358,7 +358,7 @@ class BrokerScenario:
         code = self.replicas.local_leader_error(partition, epoch)
         code = code or partition.replica_error(replica, broker_epoch, epoch)
         if not code:
-            session = SimpleNamespace(last_used_ms=self.steady_ms())
+            session = FetchSession(1, True, self.steady_ms(), is_replica=True)
             partition.follower_fetched(replica, offset, log_start_offset, broker_epoch, session)
         self.settle()
         return code

@@ -12,7 +12,7 @@ from moving_broker import BROKER, WHERE, Disks, MovingBroker, new_cluster
 from spindle.authorization.authorizer import NoAuthorizer
 from spindle.common.uuids import DIRECTORY_LOST
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from spindle.replicas.moves.states import MoveState
+from spindle.replicas.moves.move import MoveState
 from spindle.serving.handlers.log_dirs import describe_log_dirs
 
 A, B = (directory_of(BROKER, number) for number in range(2))

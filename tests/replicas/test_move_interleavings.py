@@ -15,8 +15,7 @@ from moving_broker import (
 )
 
 from spindle.common.errors import ErrorCode
-from spindle.replicas.moves.move import Move
-from spindle.replicas.moves.states import MoveEvent, MoveState
+from spindle.replicas.moves.move import Move, MoveEvent, MoveState
 
 A, B = (directory_of(BROKER, number) for number in range(2))
 IN_THE_SWAP = [

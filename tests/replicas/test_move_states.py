@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from spindle.replicas.moves.states import MoveAction, MoveEvent, MoveState, ReplicaMove
+from spindle.replicas.moves.move import MoveAction, MoveEvent, MoveState, ReplicaMove
 
 TO_ASSIGNING = (MoveEvent.CAUGHT_UP, MoveEvent.EQUAL)
 TO_SWAPPING = (*TO_ASSIGNING, MoveEvent.RECORDED)

@@ -22,8 +22,8 @@ from spindle.disks.copied_range import COPIED_RANGE_BYTES
 from spindle.log.formats.checkpoints import RECOVERY_POINTS, read_offset_checkpoint
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
-from spindle.replicas.moves import unverified_ranges
-from spindle.replicas.moves.states import MoveState
+from spindle.replicas.moves.move import MoveState
+from spindle.runtime.broker import move_task
 from spindle.testing.filesystem import Fault
 
 A, B, C = (directory_of(BROKER, number) for number in range(3))
@@ -497,8 +497,8 @@ async def test_a_crash_after_every_operation_loses_nothing_and_the_move_continue
     executor: type[InlineExecutor],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(unverified_ranges, "COPIED_RANGE_BYTES", range_bytes)
-    monkeypatch.setattr(unverified_ranges, "MIN_BYTES", range_bytes)
+    monkeypatch.setattr(move_task, "COPIED_RANGE_BYTES", range_bytes)
+    monkeypatch.setattr(move_task, "MIN_BYTES", range_bytes)
 
     async def crash(operations: int) -> bool:
         disks = Disks()

@@ -20,7 +20,7 @@ from spindle.common.errors import ErrorCode
 from spindle.disks.alter_disks import DirectoryInUse, ReplicaState
 from spindle.disks.directory_store import DirectoryStore
 from spindle.disks.log_directory import LogDirectory
-from spindle.replicas.moves.states import MoveState
+from spindle.replicas.moves.move import MoveState
 from spindle.runtime.broker.affected_replicas import AffectedReplicas
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
 

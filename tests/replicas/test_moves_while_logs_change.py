@@ -10,7 +10,7 @@ from moving_broker import BROKER, SMALL, WHERE, Disks, LateExecutor, MovingBroke
 
 from spindle.common.errors import ErrorCode
 from spindle.disks.cleaner import Cleaner
-from spindle.replicas.moves.states import MoveState
+from spindle.replicas.moves.move import MoveState
 
 OTHER = 2
 B = directory_of(BROKER, 1)

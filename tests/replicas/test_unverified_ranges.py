@@ -7,14 +7,14 @@ from moving_broker import Disks, HangingExecutor, LateExecutor, MovingBroker, ne
 from spindle.common.errors import ErrorCode
 from spindle.disks import log_copy
 from spindle.log.log import Log
-from spindle.replicas.moves import copier, unverified_ranges
-from spindle.replicas.moves.states import MoveState
+from spindle.replicas.moves.move import MoveState
+from spindle.runtime.broker import move_task
 
 
 @pytest.fixture(autouse=True)
 def _short_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unverified_ranges, "COPIED_RANGE_BYTES", 2500)
-    monkeypatch.setattr(unverified_ranges, "MIN_BYTES", 1)
+    monkeypatch.setattr(move_task, "COPIED_RANGE_BYTES", 2500)
+    monkeypatch.setattr(move_task, "MIN_BYTES", 1)
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         return digest(log, offset, end_offset, crc)
 
     noted.__name__ = "digest"
-    monkeypatch.setattr(copier, "digest", noted)
+    monkeypatch.setattr(move_task, "digest", noted)
     return compared
 
 

@@ -22,6 +22,7 @@ from replica_pair import (
     new_log,
 )
 
+from spindle.log.gaps import accept_gaps
 from spindle.log.log import Log
 from spindle.log.log_values import Gap
 from spindle.protocol.messages.fetch import FetchResponse
@@ -128,7 +129,7 @@ def test_two_logs_that_lost_their_ends_right_after_a_roll_need_no_append_to_be_i
         logs.append(load_again(log, files))
         assert logs[-1].log_end_offset == 9
     leader, follower = Leader(logs[0], epoch=1), Follower(logs[1])
-    leader.logs[0].accept_gaps()
+    accept_gaps(leader.logs[0])
     followed = follower.follow(1)
     assert followed.position.fetch_offset == leader.logs[0].log_end_offset
     append(leader.logs[0], 1, "next")

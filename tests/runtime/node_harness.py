@@ -1,6 +1,7 @@
 """A whole node on the test's own event loop, and a small client that speaks to it over TCP."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,6 +28,9 @@ from spindle.runtime.node import Node
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 R = TypeVar("R", bound=Message)
+LANE_KEY = "spindle.native.lane.enable"
+_LANE = {LANE_KEY: "true"} if os.environ.get("SPINDLE_TEST_LANE") else {}
+"""With SPINDLE_TEST_LANE=1 in the environment, all nodes of these tests have native lanes."""
 
 
 class Home:
@@ -45,6 +49,7 @@ class Home:
             "offsets.topic.replication.factor": "1",
             "group.initial.rebalance.delay.ms": "0",
             "group.consumer.assignment.interval.ms": "0",
+            **_LANE,
             **{key.replace("_", "."): value for key, value in overrides.items()},
         }
         self.file = folder / "server.properties"

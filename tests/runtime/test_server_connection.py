@@ -13,7 +13,7 @@ from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
 from spindle.common.promise import Promise
 from spindle.runtime.frame_receiver import FrameReceiver
-from spindle.runtime.network.connection import Connection, ConnectionState
+from spindle.runtime.network.connection import Connection, ConnectionLanes, ConnectionState
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.response_writer import Answer, Deferred
 
@@ -61,6 +61,8 @@ class Transport(asyncio.Transport):
 
 class Server:
     """Answers with the frame itself, when told to."""
+
+    lanes: ConnectionLanes | None = None
 
     def __init__(self, max_held_bytes: int = -1) -> None:
         self.limits = RequestLimits(

@@ -17,8 +17,7 @@ from spindle.log.log import Log
 from spindle.metadata.cluster import BrokerRegistration
 from spindle.replicas import replica_manager
 from spindle.replicas.moves.future_logs import FutureLogs
-from spindle.replicas.moves.move import Moves
-from spindle.replicas.moves.states import MoveState, ReplicaMove
+from spindle.replicas.moves.move import Moves, MoveState, ReplicaMove
 from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime.broker import replica_rebuilder

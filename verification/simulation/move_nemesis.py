@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from spindle.disks.alter_disks import DirectoryAction
 from spindle.disks.log_directory import LogDirectory
-from spindle.replicas.moves.states import MoveState
+from spindle.replicas.moves.move import MoveState
 from spindle.replicas.partition import Partition
 from spindle.testing.filesystem import Fault
 from verification.simulation.cluster import SimulatedCluster, SimulatedNode

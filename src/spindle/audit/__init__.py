@@ -6,12 +6,6 @@ The audit needs the extra `spindle-log[audit]`, which is NumPy. Only its jobs on
 `spark_fetch`, `fleet`) need the extra `spark`.
 """
 
-from spindle.common.optional_dependencies import NUMBA, NUMPY, require
-from spindle.log.cleaning.native_kernel import load_library
+from spindle.common.optional_dependencies import NUMPY, require
 
 require(NUMPY, "audit")
-if load_library() is None:
-    require(
-        NUMBA,
-        reason="Spindle was installed without a C compiler, and then numba compiles the audit",
-    )

@@ -1,4 +1,5 @@
-"""The digests of batches, from columns of their headers; `kernel.c` computes the same."""
+"""The digests of batches, from columns of their headers; `native/src/audit/sound_walk.rs` has
+the same."""
 
 from typing import Any, Final
 

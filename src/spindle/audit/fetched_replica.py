@@ -25,7 +25,6 @@ from spindle.client.cluster_metadata import BrokerAddress
 from spindle.client.fetching import FetchedBatches, FetchLimits, fetch_request, fetched_batches
 from spindle.columnar.header_table import BASE_OFFSET, LAST_DELTA, SIZE_BYTES
 from spindle.columnar.headers import HeaderWalk
-from spindle.columnar.tables import address_of
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
 from spindle.protocol import versions
@@ -252,12 +251,11 @@ class _Fetching:
         """Check the batches of a response; return the offset after them, None if there is none."""
         data = memoryview(fetched.records)
         walk = HeaderWalk(_FIRST_OFFSET, _LAST_OFFSET, check_crcs=True)
-        address = address_of(data) if len(data) else 0
         checks: BatchChecks | None = None
         following: int | None = None
         while walk.position < len(data):
             before = walk.position
-            fields = walk.fields(address + before, len(data) - before, before, len(data))
+            fields = walk.fields(data[before:], before, len(data))
             if fields.shape[1]:
                 # Segments are not visible in a response: each response counts as one.
                 base = int(fields[BASE_OFFSET, 0])

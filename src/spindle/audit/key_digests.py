@@ -17,9 +17,9 @@ from spindle.audit.record_checks import MAX_UNPACKED_BYTES
 from spindle.audit.segment_scan import SegmentScan
 from spindle.columnar import header_table, tables
 from spindle.columnar.segment_files import SegmentFile, list_segments
-from spindle.columnar.tables import address_of
-from spindle.columnar.unpacked_records import digest_records
+from spindle.columnar.unpacked_records import RecordsPlace, digest_records
 from spindle.common.errors import CorruptLog, CorruptRecords
+from spindle.common.ports import Bytes
 from spindle.log.formats.names import TRANSACTION_INDEX_SUFFIX
 from spindle.log.formats.transaction_index import AbortedTransaction, decode_aborted_transactions
 from spindle.protocol.records.batch import (
@@ -32,10 +32,17 @@ from spindle.protocol.records.compression import DecompressionBuffer, decompress
 
 _MIN_RECORD_BYTES: Final = 7
 _NO_POSITIONS: Final = np.zeros(0, np.int64)
+_PLACE_ROWS: Final = [
+    header_table.POSITION,
+    header_table.SIZE_BYTES,
+    header_table.RECORD_COUNT,
+    header_table.BASE_OFFSET,
+    header_table.LAST_DELTA,
+]
 
 
 class KeyDigests:
-    """The digests of one log; rows are those of `record_walk`.
+    """The digests of one log; rows are those of `unpacked_records.digest_records`.
 
     Attributes:
         stable_end: all transactions before this offset have ended.
@@ -60,8 +67,7 @@ class KeyDigests:
                 for fields, view, window_at in _windows(segment, on_bytes):
                     on_bytes(int(fields[header_table.SIZE_BYTES].sum()))
                     is_visible = transactions.visible(fields)
-                    table = _batch_table(fields[:, is_visible], view, window_at)
-                    for rows in _rows(table, view, window_at, buffer):
+                    for rows in _rows(fields[:, is_visible], view, window_at, buffer):
                         self._add(files, rows)
         self.stable_end = transactions.stable_end
 
@@ -160,67 +166,34 @@ def _windows(
 
 
 def _rows(
-    table: Any, view: memoryview, window_at: int, buffer: DecompressionBuffer
+    fields: Any, view: memoryview, window_at: int, buffer: DecompressionBuffer
 ) -> Iterator[Any]:
-    """Yield the digests of the records of batches."""
-    is_plain = table[:, tables.ATTRIBUTES] & CODEC_MASK == 0
-    yield _digests(table[is_plain])
-    for index in np.flatnonzero(~is_plain).tolist():
-        row = table[index : index + 1]
-        try:
-            records = _unpacked_records(row, view, window_at, buffer)
-        except CorruptRecords:
+    """Yield the digests of the records of batches.
+
+    Args:
+        fields: the headers of the batches (`header_table`).
+        view: the bytes of the file from byte `window_at` on.
+    """
+    places = [
+        RecordsPlace(position - window_at + HEADER_BYTES, size - HEADER_BYTES, *rest)
+        for position, size, *rest in fields[_PLACE_ROWS].T.tolist()
+    ]
+    codecs = (fields[header_table.ATTRIBUTES] & CODEC_MASK).tolist()
+    yield _digests(view, [place for place, codec in zip(places, codecs, strict=True) if not codec])
+    for place, codec in zip(places, codecs, strict=True):
+        if not codec:
             continue
-        yield _digests(row)
+        payload = view[place.start : place.start + place.size_bytes]
+        try:
+            records = decompress(codec, payload, MAX_UNPACKED_BYTES, buffer)
+        except CorruptRecords:
+            continue  # also those with more than MAX_UNPACKED_BYTES
+        yield _digests(records, [place._replace(start=0, size_bytes=len(records))])
         del records  # the buffer of the next batch
 
 
-def _digests(table: Any) -> Any:
+def _digests(data: Bytes, places: list[RecordsPlace]) -> Any:
     # A record count that the bytes cannot hold must not allocate memory.
     return digest_records(
-        table[table[:, tables.COUNT] <= table[:, tables.LENGTH] // _MIN_RECORD_BYTES]
+        data, [p for p in places if p.record_count <= p.size_bytes // _MIN_RECORD_BYTES]
     )
-
-
-def _batch_table(fields: Any, view: memoryview, window_at: int) -> Any:
-    """Return the batch table (`tables`) of batches in memory, with their bytes as they are stored.
-
-    Args:
-        view: the bytes of the file from byte `window_at` on.
-    """
-    table = np.zeros((fields.shape[1], tables.TABLE_WIDTH), np.int64)
-    table[:, tables.ADDRESS] = (
-        address_of(view) + fields[header_table.POSITION] - window_at + HEADER_BYTES
-    )
-    table[:, tables.LENGTH] = fields[header_table.SIZE_BYTES] - HEADER_BYTES
-    for column, source in (
-        (tables.BASE_OFFSET, header_table.BASE_OFFSET),
-        (tables.LAST_DELTA, header_table.LAST_DELTA),
-        (tables.COUNT, header_table.RECORD_COUNT),
-        (tables.POSITION, header_table.POSITION),
-        (tables.ATTRIBUTES, header_table.ATTRIBUTES),
-    ):
-        table[:, column] = fields[source]
-    return table
-
-
-def _unpacked_records(
-    row: Any, view: memoryview, window_at: int, buffer: DecompressionBuffer
-) -> Any:
-    """Decompress a batch, set its row of the batch table to the result, and return the result.
-
-    Args:
-        row: a batch table of this batch.
-        buffer: memory for the result, which is valid until the next call.
-
-    Raises:
-        CorruptRecords: the records cannot be decompressed.
-        RecordsTooLarge: they have more than `MAX_UNPACKED_BYTES` when decompressed.
-    """
-    codec = int(row[0, tables.ATTRIBUTES]) & CODEC_MASK
-    start = int(row[0, tables.POSITION]) - window_at + HEADER_BYTES
-    payload = view[start : start + int(row[0, tables.LENGTH])]
-    records = decompress(codec, payload, MAX_UNPACKED_BYTES, buffer)
-    row[0, tables.ADDRESS] = address_of(records) if records else 0
-    row[0, tables.LENGTH] = len(records)
-    return records

@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 
 from spindle.audit import file_limits
 from spindle.columnar.headers import HeaderWalk
-from spindle.columnar.tables import address_of
 from spindle.common.checksums import crc32c
 from spindle.protocol.records.batch import (
     CRC_COVERS_FROM,
@@ -78,7 +77,7 @@ class SegmentScan:
         self._walk = HeaderWalk(
             _FIRST_OFFSET, _LAST_OFFSET, check_crcs=True, check_records=checks_records
         )
-        self._use(bytearray(max(HEADER_BYTES, min(WINDOW_BYTES, size_bytes))))
+        self._buffer = bytearray(max(HEADER_BYTES, min(WINDOW_BYTES, size_bytes)))
         self.size_bytes = size_bytes
         self._start_position = start_position
         self._without_checksum_until = 0
@@ -99,7 +98,7 @@ class SegmentScan:
             if read_bytes == 0:
                 self.size_bytes = position  # truncated since
                 return
-            fields = walk.fields(self._address, read_bytes, position, self.size_bytes)
+            fields = walk.fields(window[:read_bytes], position, self.size_bytes)
             if fields.shape[1]:
                 self.window_at = position
                 yield fields
@@ -116,13 +115,9 @@ class SegmentScan:
                 if needed_bytes > file_limits.MAX_BATCH_BYTES:
                     position = self._pass_over_large(position, needed_bytes)
                 elif needed_bytes > len(self._buffer):
-                    self._use(bytearray(needed_bytes))
+                    self._buffer = bytearray(needed_bytes)
                 elif position + read_bytes < self.size_bytes:
                     self.size_bytes = position + read_bytes  # truncated since
-
-    def _use(self, buffer: bytearray) -> None:
-        self._buffer = buffer
-        self._address = address_of(buffer)
 
     @property
     def view(self) -> memoryview:

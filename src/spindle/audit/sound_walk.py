@@ -1,23 +1,21 @@
-"""The audit of a segment up to its first unusual batch, in C and without NumPy.
+"""The audit of a segment up to its first unusual batch, in native code and without NumPy.
 
 Most segments are sound: each checksum is right, no offset is missing, each index entry names its
 batch, and there are no transactions. The import of NumPy takes longer than the walk over hundreds
-of MiB of such segments. So compiled code (`log/cleaning/kernel.c`) runs the checks, and stops
-before the first batch that a check would report or that it does not handle: a transaction, or
+of MiB of such segments. So native code (`native/src/audit/sound_walk.rs`) runs the checks, and
+stops before the first batch that a check would report or that it does not handle: a transaction, or
 missing offsets, perhaps because of compaction. `column_checks` continues from there, and decides
 about findings.
 """
 
-import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from spindle.audit import file_limits
-from spindle.audit.digests import TAIL_BATCHES, DigestBuilder
+from spindle.audit.digests import DigestBuilder
 from spindle.audit.index_files import LOST_ENTRIES, IndexContent, IndexTail
 from spindle.audit.record_checks import PackedBatch, RecordChecks
 from spindle.audit.segment_part import (
@@ -32,75 +30,19 @@ from spindle.audit.segment_part import (
     SegmentBatches,
     TransactionPart,
 )
-from spindle.log.cleaning.native_kernel import load_library
+from spindle.common.native import is_native_available
 from spindle.log.formats.index_entries import OFFSET_ENTRY, TIME_ENTRY
 from spindle.log.formats.names import INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from spindle.protocol.records.batch import HEADER_BYTES, add_to_sequence
+
+if TYPE_CHECKING:
+    from spindle import _native
 
 _WINDOW_BYTES: Final = 256 << 10
 """Bytes of one read; they fit into a core's cache."""
 _BUDGET_BYTES: Final = 4 << 20
 """Bytes after which a throttle may wait."""
 _NO_SNAPSHOT: Final = 2**63 - 1
-
-_AT_END: Final = 0
-_NEEDS_ROOM: Final = 2
-_UNUSUAL: Final = 3
-
-_INT64: Final = ctypes.c_int64
-_EPOCH_RUN: Final = Struct("=4q")
-_LAST_BATCH: Final = Struct("=6q")
-_RANGE_SUM: Final = Struct("=qQ")
-_BATCH_DIGEST: Final = Struct("=qQ")
-_PACKED_BATCH: Final = Struct("=6q")
-_PRODUCER_SLOTS: Final = 1024
-_RANGES: Final = 1024
-_PACKED_BATCHES: Final = 1024
-_EPOCH_RUNS: Final = 256
-_TIMES_BEHIND: Final = 64
-
-
-class _Walk(ctypes.Structure):
-    """`sound_walk` of `kernel.c`."""
-
-    _fields_ = (
-        *((name, _INT64) for name in ("file", "size_bytes", "base_offset", "checks_records")),
-        ("max_batch_bytes", _INT64),
-        ("offset_entries", ctypes.c_void_p),
-        ("time_entries", ctypes.c_void_p),
-        *(
-            (name, _INT64)
-            for name in (
-                "offset_entry_count",
-                "time_entry_count",
-                "snapshot_offset",
-                "budget_bytes",
-                "position",
-                "batch_count",
-                "first_offset",
-                "next_offset",
-                "is_rewritten",
-                "last_position",
-                "greatest_timestamp",
-                "starts_seen",
-                "ends_seen",
-                "times_seen",
-                "run_count",
-                "behind_count",
-                "producer_count",
-                "range_count",
-                "packed_count",
-                "is_at_snapshot",
-                "needed_bytes",
-            )
-        ),
-        ("runs", ctypes.c_char * (_EPOCH_RUN.size * _EPOCH_RUNS)),
-        ("times_behind", _INT64 * _TIMES_BEHIND),
-        ("producers", ctypes.c_char * (_LAST_BATCH.size * _PRODUCER_SLOTS)),
-        ("range_sums", ctypes.c_char * (_RANGE_SUM.size * _RANGES)),
-        ("tail", ctypes.c_char * (_BATCH_DIGEST.size * TAIL_BATCHES)),
-        ("packed", ctypes.c_char * (_PACKED_BATCH.size * _PACKED_BATCHES)),
-    )
 
 
 @dataclass(slots=True)
@@ -161,7 +103,7 @@ def sound_prefix(
     records: RecordChecks | None,
     on_bytes: Callable[[int], None],
 ) -> SoundPrefix:
-    """Return the sound batches at the beginning of a segment; none without the compiled code.
+    """Return the sound batches at the beginning of a segment; none without native code.
 
     Args:
         file: the open segment.
@@ -172,55 +114,34 @@ def sound_prefix(
         records: reports wrong compressed records; None if records are not checked.
         on_bytes: called with the bytes of batches as they are read.
     """
-    library = load_library()
-    if library is None or not all(index.is_whole for index in indexes):
+    if not is_native_available() or not all(index.is_whole for index in indexes):
         return prefix
-    entries = _index_entries(library, indexes, is_finished=is_finished)
-    if entries is None:
-        return prefix
-    walk = _SoundWalk(library, file, size_bytes, prefix, indexes, entries, records, on_bytes)
-    return walk.run(snapshot_offsets, is_finished=is_finished)
+    from spindle import _native
 
-
-class _IndexEntries(NamedTuple):
-    """The entries of both indexes of a segment, which ascend."""
-
-    offset_count: int
-    smallest_gap_bytes: int
-    largest_gap_bytes: int
-    last_position: int
-    time_count: int
-    last_timestamp: int
-
-
-def _index_entries(
-    library: Any, indexes: tuple[IndexContent, IndexContent], *, is_finished: bool
-) -> _IndexEntries | None:
-    """Return the entries; None if they do not ascend, or if their files have odd sizes."""
     offsets, times = indexes
-    gaps, last_timestamp = (_INT64 * 3)(), _INT64()
-    offset_count = library.spindle_offset_index(
-        _address(offsets.data), len(offsets.data), ctypes.addressof(gaps)
+    walk = _native.SoundWalk.begin(
+        size_bytes,
+        prefix.base_offset,
+        records is not None,
+        file_limits.MAX_BATCH_BYTES,
+        offsets.data,
+        times.data,
+        _WINDOW_BYTES,
+        _BUDGET_BYTES,
     )
-    time_count = library.spindle_time_index(
-        _address(times.data), len(times.data), ctypes.addressof(last_timestamp)
-    )
+    if walk is None:
+        return prefix
     for index, entry, count in (
-        (offsets, OFFSET_ENTRY, offset_count),
-        (times, TIME_ENTRY, time_count),
+        (offsets, OFFSET_ENTRY, walk.offset_count),
+        (times, TIME_ENTRY, walk.time_count),
     ):
-        if count < 0 or index.size_bytes % entry.size:
-            return None
+        if index.size_bytes % entry.size:
+            return prefix
         if is_finished and index.size_bytes != count * entry.size:
-            return None
-    smallest, largest, last_position = gaps
-    return _IndexEntries(
-        offset_count, smallest, largest, last_position, time_count, last_timestamp.value
+            return prefix
+    return _SoundWalk(walk, file, prefix, records, on_bytes).run(
+        snapshot_offsets, is_finished=is_finished
     )
-
-
-def _address(data: bytes | bytearray) -> int | None:
-    return ctypes.addressof(ctypes.c_char.from_buffer(data)) if data else None
 
 
 class _SoundWalk:
@@ -228,99 +149,45 @@ class _SoundWalk:
 
     def __init__(
         self,
-        library: Any,
+        walk: "_native.SoundWalk",
         file: Any,
-        size_bytes: int,
         prefix: SoundPrefix,
-        indexes: tuple[IndexContent, IndexContent],
-        entries: _IndexEntries,
         records: RecordChecks | None,
         on_bytes: Callable[[int], None],
     ) -> None:
-        self._library = library
+        self._walk = walk
+        self._file = file
         self._prefix = prefix
-        self._indexes = indexes  # they keep the memory of the entries
-        self._entries = entries
         self._records = records
         self._on_bytes = on_bytes
         self._cuts: list[ProducerCut] = []
         self._newest: dict[int, LastBatch] = {}
-        self._walk = _Walk(
-            file=file.fileno(),
-            size_bytes=size_bytes,
-            base_offset=prefix.base_offset,
-            checks_records=records is not None,
-            max_batch_bytes=file_limits.MAX_BATCH_BYTES,
-            offset_entries=_address(indexes[0].data),
-            time_entries=_address(indexes[1].data),
-            offset_entry_count=entries.offset_count,
-            time_entry_count=entries.time_count,
-            budget_bytes=_BUDGET_BYTES,
-            greatest_timestamp=-1,
-        )
-        self._use(max(HEADER_BYTES, min(_WINDOW_BYTES, size_bytes)))
-
-    def _use(self, room_bytes: int) -> None:
-        self._buffer = bytearray(room_bytes)
 
     def run(self, snapshot_offsets: Sequence[int], *, is_finished: bool) -> SoundPrefix:
         walk, waiting = self._walk, list(snapshot_offsets)
-        status = -1
-        while status not in (_AT_END, _UNUSUAL):
-            walk.snapshot_offset = waiting[0] if waiting else _NO_SNAPSHOT
+        status = ""
+        while status not in ("at end", "unusual"):
             before = walk.position
-            status = self._library.spindle_walk_sound_batches(
-                ctypes.addressof(walk), _address(self._buffer), len(self._buffer)
-            )
+            status = walk.run(self._file.fileno(), waiting[0] if waiting else _NO_SNAPSHOT)
             self._take()
             if walk.position > before:
                 self._on_bytes(walk.position - before)
-            if walk.is_at_snapshot:
+            if status == "at snapshot":
                 self._cuts.append(ProducerCut(waiting.pop(0), self._newest))
                 self._newest = {}
-            if status == _NEEDS_ROOM:
-                self._use(walk.needed_bytes)
-        return self._noted(status == _AT_END, is_finished=is_finished)
+        return self._noted(status == "at end", is_finished=is_finished)
 
     def _take(self) -> None:
-        """Store the results for which the walk's buffers have no room."""
-        walk, prefix = self._walk, self._prefix
-        if walk.producer_count:
-            for is_used, producer_id, epoch, sequence, delta, offset in _LAST_BATCH.iter_unpack(
-                memoryview(walk).cast("B")[_Walk.producers.offset :][: _Walk.producers.size]
-            ):
-                if is_used:
-                    last_sequence = add_to_sequence(sequence, delta)
-                    self._newest[producer_id] = LastBatch(epoch, last_sequence, offset)
-            at = ctypes.addressof(walk) + _Walk.producers.offset
-            ctypes.memset(at, 0, _Walk.producers.size)
-            walk.producer_count = 0
-        prefix.digest.add(self._rows("range_sums", _RANGE_SUM, walk.range_count), ())
-        walk.range_count = 0
+        """Take the results that the walk holds only until its next step."""
+        for producer_id, epoch, sequence, delta, offset in self._walk.take_producers():
+            last_sequence = add_to_sequence(sequence, delta)
+            self._newest[producer_id] = LastBatch(epoch, last_sequence, offset)
+        self._prefix.digest.add(self._walk.take_range_sums(), ())
+        packed = self._walk.take_packed()
         if self._records is not None:
-            for row in self._rows("packed", _PACKED_BATCH, walk.packed_count):
-                self._check_packed(self._records, *row)
-        walk.packed_count = 0
-
-    def _check_packed(
-        self,
-        records: RecordChecks,
-        start: int,
-        size_bytes: int,
-        codec: int,
-        count: int,
-        last_delta: int,
-        position: int,
-    ) -> None:
-        head = memoryview(self._buffer)[start : start + size_bytes]
-        base_offset = int.from_bytes(head[:8], "big")
-        batch = PackedBatch(position, base_offset, codec, count, last_delta)
-        records.packed(batch, head[HEADER_BYTES:])
-
-    def _rows(self, name: str, row: Struct, count: int) -> Any:
-        member = getattr(_Walk, name)
-        data = memoryview(self._walk).cast("B")[member.offset :][: count * row.size]
-        return row.iter_unpack(data)
+            for position, base_offset, codec, count, last_delta, data in packed:
+                batch = PackedBatch(position, base_offset, codec, count, last_delta)
+                self._records.packed(batch, memoryview(data)[HEADER_BYTES:])
 
     def _noted(self, is_at_end: bool, *, is_finished: bool) -> SoundPrefix:
         walk, prefix = self._walk, self._prefix
@@ -329,24 +196,21 @@ class _SoundWalk:
         prefix.position, prefix.last_position = walk.position, walk.last_position
         prefix.batch_count = walk.batch_count
         prefix.starts_seen, prefix.ends_seen = walk.starts_seen, walk.ends_seen
-        prefix.times_behind = tuple(walk.times_behind[: walk.behind_count])
+        prefix.times_behind = tuple(walk.times_behind)
         prefix.times_seen, prefix.greatest_timestamp = walk.times_seen, walk.greatest_timestamp
         prefix.batches = BatchPart(
             first_offset,
             walk.next_offset if has_batches else None,
-            bool(walk.is_rewritten),
-            tuple(EpochRun(path, *run) for run in self._rows("runs", _EPOCH_RUN, walk.run_count)),
+            walk.is_rewritten,
+            tuple(EpochRun(path, *run) for run in walk.runs),
         )
         prefix.producers = ProducerPart(first_offset, tuple(self._cuts), self._newest)
-        kept = min(walk.batch_count, TAIL_BATCHES)
-        tail = list(self._rows("tail", _BATCH_DIGEST, kept))
-        oldest = walk.batch_count % TAIL_BATCHES if kept == TAIL_BATCHES else 0
-        prefix.digest.add((), [*tail[oldest:], *tail[:oldest]])
-        is_complete = not is_finished or self._entries.last_timestamp >= walk.greatest_timestamp
+        prefix.digest.add((), walk.tail)
+        is_complete = not is_finished or walk.last_timestamp >= walk.greatest_timestamp
         prefix.is_whole = (
             is_at_end
-            and walk.starts_seen == walk.ends_seen == walk.offset_entry_count
-            and walk.times_seen == walk.time_entry_count
+            and walk.starts_seen == walk.ends_seen == walk.offset_count
+            and walk.times_seen == walk.time_count
             and is_complete
         )
         if prefix.is_whole and is_finished:
@@ -354,14 +218,13 @@ class _SoundWalk:
         return prefix
 
     def _index_tail(self) -> IndexTail:
-        entries, walk = self._entries, self._walk
-        positions = [entries.last_position, *self._prefix.times_behind]
+        walk = self._walk
+        positions = [walk.last_indexed_position, *self._prefix.times_behind]
         gaps = sorted(after - before for before, after in pairwise(positions))
         return IndexTail(
             self._prefix.path.with_suffix(INDEX_SUFFIX),
-            entries.offset_count,
-            entries.smallest_gap_bytes,
-            entries.largest_gap_bytes,
-            walk.last_position - entries.last_position,
+            walk.offset_count,
+            *walk.gaps,
+            walk.last_position - walk.last_indexed_position,
             gaps[-LOST_ENTRIES] if len(gaps) >= LOST_ENTRIES else 0,
         )

@@ -102,7 +102,7 @@ class MoveView:
     """A replica that moves between two directories of its broker.
 
     Attributes:
-        state: of `replicas.moves.states`; None if the broker does not report it.
+        state: a `MoveState` of `replicas.moves.move`; None if the broker does not report it.
         size_bytes: the size of the current replica.
         lag: the records that the copy lacks.
     """

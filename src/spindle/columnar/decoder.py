@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from spindle.client.isolation import AbortedTransactions
 from spindle.columnar.columns import ALL_COLUMNS, KAFKA_COLUMNS
 from spindle.columnar.corruption import (
     MAX_DATA_BYTES,
@@ -18,7 +19,6 @@ from spindle.columnar.corruption import (
     CorruptionLog,
     Place,
 )
-from spindle.columnar.transactions import AbortedTransactions
 from spindle.common.errors import CorruptRecords
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes

@@ -19,15 +19,6 @@ RECORD_COUNT: Final = 12
 COMPUTED_CRC: Final = 13
 FIELD_COUNT: Final = 14
 
-# The result of a walk (int64).
-WALK_STATUS: Final = 0
-WALK_POSITION: Final = 1
-WALK_BATCHES: Final = 2
-WALK_NEXT_OFFSET: Final = 3
-WALK_FINISHED: Final = 4
-WALK_TORN: Final = 5
-WALK_WIDTH: Final = 6
-
 # Rows of the table of records (int64); a column for each batch.
 RECORDS_STATUS: Final = 0
 RECORDS_BYTE: Final = 1

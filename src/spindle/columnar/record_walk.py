@@ -1,25 +1,12 @@
-"""The compiled walk over the records of batches: check them, and make digests of keys and values.
+"""The walk over the records of batches in Python: check them, and make digests of keys and values.
 
-It writes no columns, so it runs at about the rate at which the bytes come from memory. `kernel.c`
-has the same in C (`unpacked_records`); this one serves where Spindle was installed without a
-compiler. Every read
-is checked against the end of its batch, as in the kernel that decodes.
+`native/src/audit/records.rs` has the same, and digests from both are compared with each other.
 """
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
-from spindle.columnar.kernel import varint
-from spindle.columnar.memory import big_int64_at, byte_at, compiled
 from spindle.columnar.tables import (
-    ADDRESS,
-    BASE_OFFSET,
-    CONTENT,
-    COUNT,
-    KEY_HIGH,
-    KEY_LOW,
-    LAST_DELTA,
-    LENGTH,
-    OFFSET,
     RECORD_ENDS_EARLY,
     RECORD_NULL_HEADER_KEY,
     RECORD_TRAILING,
@@ -29,159 +16,154 @@ from spindle.columnar.tables import (
     RECORD_WRONG_ORDER,
     TOMBSTONE,
 )
+from spindle.common.ports import Bytes
 
 _HIGH_SEED: Final = 0x1B873593CC9E2D51
 _LOW_SEED: Final = 0x165667B19E3779F9
 _FACTOR: Final = 0x2545F4914F6CDD1D
-_LOW_35_BITS: Final = 0x7FFFFFFFF
-_NO_DELTA: Final = -1
+_WORD: Final = 2**64 - 1
+_MAX_NUMBER_BITS: Final = 70
 _MIN_LENGTH: Final = 6
 
-
-@compiled
-def _hash(start: int, end: int, seed: int) -> int:
-    """Return a hash of the bytes at addresses [start, end)."""
-    digest = seed ^ ((end - start) * _FACTOR)
-    while end - start >= 8:
-        digest = (digest ^ big_int64_at(start)) * _FACTOR
-        digest ^= (digest >> 29) & _LOW_35_BITS
-        start += 8
-    rest = 0
-    while start < end:
-        rest = (rest << 8) | byte_at(start)
-        start += 1
-    digest = (digest ^ rest) * _FACTOR
-    digest ^= (digest >> 29) & _LOW_35_BITS
-    digest *= _FACTOR
-    return digest ^ ((digest >> 32) & 0xFFFFFFFF)
+OnRecord = Callable[[int, Bytes | None, bool, Bytes], None]
+"""Gets the offset delta of a record, its key, whether it has a value, and its content: the bytes
+from the length of the key on."""
 
 
-@compiled
-def _past_headers(position: int, end: int, count: int) -> tuple[int, int]:
-    """Return (the position after the headers of one record, status)."""
-    for _ in range(count):
-        length, position = varint(position, end)
-        if position < 0:
-            return position, RECORD_WRONG_LENGTH
-        if length < 0:
-            return position, RECORD_NULL_HEADER_KEY
-        if length > end - position:
-            return position, RECORD_WRONG_FIELD
-        position += length
-        length, position = varint(position, end)
-        if position < 0:
-            return position, RECORD_WRONG_LENGTH
-        if length < -1 or length > end - position:
-            return position, RECORD_WRONG_FIELD
-        position += max(length, 0)
-    return position, 0
+class _Stop(Exception):
+    """The walk ends at a byte of the records, with a finding."""
+
+    def __init__(self, finding: int, byte: int = 0) -> None:
+        self.finding = finding
+        self.byte = byte
 
 
-@compiled
-def _past_field(position: int, end: int) -> tuple[int, int, int]:
-    """Return (a field's length, the position after the field, status)."""
-    length, position = varint(position, end)
-    if position < 0:
-        return length, position, RECORD_WRONG_LENGTH
-    if length < -1 or length > end - position:
-        return length, position, RECORD_WRONG_FIELD
-    return length, position + max(length, 0), 0
-
-
-@compiled
-def _past_offset(position: int, end: int) -> tuple[int, int]:
-    """Return (a record's offset delta, the position after it), from the attributes on."""
-    _, position = varint(position + 1, end)
-    if position < 0:
-        return 0, position
-    return varint(position, end)
-
-
-@compiled
-def _past_fields(position: int, end: int) -> tuple[int, int, int, int, int]:
-    """Return (position after a record, status, key's length, its end, value's length).
+def check_records(data: Bytes, count: int, last_delta: int) -> tuple[int, int]:
+    """Check the uncompressed records of a batch.
 
     Args:
-        position: of the key's length.
+        count, last_delta: the count of records and the largest offset delta, by the batch header.
+
+    Return (an index into `tables.RECORD_FINDINGS`, the byte within the records).
     """
-    key_length, position, status = _past_field(position, end)
-    if status != 0:
-        return position, status, 0, 0, 0
-    key_end = position
-    value_length, position, status = _past_field(position, end)
-    if status != 0:
-        return position, status, 0, 0, 0
-    header_count, position = varint(position, end)
-    if position < 0:
-        return position, RECORD_WRONG_LENGTH, 0, 0, 0
-    if header_count < 0 or header_count > (end - position) >> 1:
-        return position, RECORD_WRONG_FIELD, 0, 0, 0
-    position, status = _past_headers(position, end, header_count)
-    if status == 0 and position != end:
-        status = RECORD_WRONG_LENGTH
-    return position, status, key_length, key_end, value_length
+    return _walk(data, count, last_delta, None)
 
 
-@compiled
-def walk_batch(
-    start: int, end: int, count: int, base: int, last_delta: int, digests: Any, made: int
-) -> tuple[int, int, int]:
-    """Check the records of one batch at addresses [start, end).
+def batch_digests(
+    data: Bytes, count: int, base_offset: int, last_delta: int
+) -> list[tuple[int, int, int, int]]:
+    """Return the digests of a batch's records that have a key; none if it contradicts itself.
 
-    Return (an index into RECORD_FINDINGS, the byte within the records, the count of digests).
-    `digests` gets a row for each record that has a key, from row `made` on; with no rows in it,
-    none is made.
+    They are rows of `tables`: KEY_HIGH, KEY_LOW, OFFSET, CONTENT.
     """
-    before = _NO_DELTA
-    position = start
+    digests: list[tuple[int, int, int, int]] = []
+
+    def add(offset_delta: int, key: Bytes | None, has_value: bool, content: Bytes) -> None:
+        if key is not None:
+            digests.append(
+                (
+                    _signed(_hash(key, _HIGH_SEED)),
+                    _signed(_hash(key, _LOW_SEED)),
+                    _signed((base_offset + offset_delta) & _WORD),
+                    _signed(_hash(content, _LOW_SEED) | 1) if has_value else TOMBSTONE,
+                )
+            )
+
+    finding, _ = _walk(data, count, last_delta, add)
+    return [] if finding else digests
+
+
+def _walk(data: Bytes, count: int, last_delta: int, on_record: OnRecord | None) -> tuple[int, int]:
+    try:
+        return _walk_on(data, count, last_delta, on_record)
+    except _Stop as stop:
+        return stop.finding, stop.byte
+
+
+def _walk_on(
+    data: Bytes, count: int, last_delta: int, on_record: OnRecord | None
+) -> tuple[int, int]:
+    position, end, before = 0, len(data), -1
     for _ in range(count):
-        length, position = varint(position, end)
-        if position < 0 or length < _MIN_LENGTH or length > end - position:
-            return RECORD_ENDS_EARLY, max(position - start, 0), made
+        length, position = _number(data, position, end, RECORD_ENDS_EARLY)
+        if length < _MIN_LENGTH or length > end - position:
+            return RECORD_ENDS_EARLY, position
         record_end = position + length
-        delta, position = _past_offset(position, record_end)
-        if position < 0:
-            return RECORD_WRONG_LENGTH, 0, made
+        _, position = _number(data, position + 1, record_end)
+        delta, position = _number(data, position, record_end)
         if delta < 0 or delta > last_delta:
-            return RECORD_WRONG_OFFSET, position - start, made
+            return RECORD_WRONG_OFFSET, position
         if delta <= before:
-            return RECORD_WRONG_ORDER, position - start, made
+            return RECORD_WRONG_ORDER, position
         before = delta
         content = position
-        position, status, key_length, key_end, value_length = _past_fields(content, record_end)
-        if status != 0:
-            return status, max(position - start, 0), made
-        if digests.shape[0] and key_length >= 0:
-            row = digests[made]
-            row[KEY_HIGH] = _hash(key_end - key_length, key_end, _HIGH_SEED)
-            row[KEY_LOW] = _hash(key_end - key_length, key_end, _LOW_SEED)
-            row[OFFSET] = base + delta
-            row[CONTENT] = TOMBSTONE
-            if value_length >= 0:
-                row[CONTENT] = _hash(content, record_end, _LOW_SEED) | 1
-            made += 1
-    return (RECORD_TRAILING if position != end else 0), position - start, made
+        key, position = _field(data, position, record_end)
+        value, position = _field(data, position, record_end)
+        position = _after_headers(data, position, record_end)
+        if position != record_end:
+            return RECORD_WRONG_LENGTH, position
+        if on_record is not None:
+            on_record(delta, key, value is not None, data[content:record_end])
+    return (RECORD_TRAILING if position != end else 0), position
 
 
-@compiled
-def digest_records(table: Any, digests: Any) -> int:
-    """Make the digests of the records of the batches in a batch table of `scan`.
+def _number(
+    data: Bytes, position: int, end: int, finding: int = RECORD_WRONG_LENGTH
+) -> tuple[int, int]:
+    """Return (a zig-zag number, the position after it); bits above the 64th are ignored.
 
-    `digests` gets a row for each record that has a key, and needs room for all records. A batch
-    that contradicts itself has none. Return how many there are.
+    Raises:
+        _Stop: it does not end before `end`, or has more than ten bytes.
     """
-    made = 0
-    for index in range(table.shape[0]):
-        start = table[index, ADDRESS]
-        status, _, made_then = walk_batch(
-            start,
-            start + table[index, LENGTH],
-            table[index, COUNT],
-            table[index, BASE_OFFSET],
-            table[index, LAST_DELTA],
-            digests,
-            made,
-        )
-        if status == 0:
-            made = made_then
-    return made
+    raw = shift = 0
+    while position < end and shift < _MAX_NUMBER_BITS:
+        byte = data[position]
+        position += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            raw &= _WORD
+            return (raw >> 1) ^ -(raw & 1), position
+        shift += 7
+    raise _Stop(finding)
+
+
+def _field(data: Bytes, position: int, end: int) -> tuple[Bytes | None, int]:
+    """Return (a field, the position after it). Raise _Stop if it exceeds the record."""
+    length, position = _number(data, position, end)
+    if length == -1:
+        return None, position
+    if length < 0 or length > end - position:
+        raise _Stop(RECORD_WRONG_FIELD, position)
+    return data[position : position + length], position + length
+
+
+def _after_headers(data: Bytes, position: int, end: int) -> int:
+    """Return the position after the headers of a record. Raise _Stop if they are wrong."""
+    count, position = _number(data, position, end)
+    if count < 0 or count > (end - position) >> 1:
+        raise _Stop(RECORD_WRONG_FIELD, position)
+    for _ in range(count):
+        length, at = _number(data, position, end)
+        if length < 0:
+            raise _Stop(RECORD_NULL_HEADER_KEY, at)
+        _, position = _field(data, position, end)
+        _, position = _field(data, position, end)
+    return position
+
+
+def _hash(data: Bytes, seed: int) -> int:
+    """Return a hash of 64 bits."""
+    size = len(data)
+    digest = seed ^ (size * _FACTOR & _WORD)
+    whole = size - size % 8
+    for at in range(0, whole, 8):
+        digest = (digest ^ int.from_bytes(data[at : at + 8], "big")) * _FACTOR & _WORD
+        digest ^= digest >> 29
+    digest = (digest ^ int.from_bytes(data[whole:], "big")) * _FACTOR & _WORD
+    digest ^= digest >> 29
+    digest = digest * _FACTOR & _WORD
+    return digest ^ digest >> 32
+
+
+def _signed(word: int) -> int:
+    return word - 2**64 if word >= 2**63 else word

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from spindle.client.fetching import AbortedProducer
+from spindle.client.isolation import AbortedTransactions
 from spindle.columnar import header_table
 from spindle.columnar.decoder import BatchDecoder, RowFilter
-from spindle.columnar.transactions import AbortedTransactions
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.protocol.records.batch import (

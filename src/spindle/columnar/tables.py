@@ -1,6 +1,6 @@
-"""The tables that the compiled walks fill: their columns and codes, and the addresses of buffers.
+"""The tables that the walks over batches fill: their columns and codes, and addresses of buffers.
 
-Nothing here imports numba or, before an address is asked for, NumPy: a caller of the walks in C
+Nothing here imports numba or, before an address is asked for, NumPy: a caller of the native walks
 does not wait for them.
 """
 

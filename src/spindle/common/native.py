@@ -2,8 +2,8 @@
 
 The installation builds the crate if cargo is there (`hatch_build.py`), and writes a record beside
 the library: the hash of the sources, the hash of the library, or why it was not built. Callers ask
-`is_native_available` before they import `spindle._native`; otherwise they use the Python code, which
-does the same.
+`is_native_available` before they import `spindle._native`; otherwise they use the Python code,
+which does the same.
 """
 
 import hashlib
@@ -104,4 +104,4 @@ def native_text(is_enabled: bool = True) -> str:
 
 
 if __name__ == "__main__":
-    print(native_text())
+    print(native_text())  # noqa: T201 - the last line of `make setup`

@@ -4,7 +4,6 @@ import importlib.util
 from typing import Final
 
 NUMPY: Final = ("numpy",)
-NUMBA: Final = ("numba", *NUMPY)
 ARROW: Final = ("pyarrow", "numpy", "numba")
 SPARK: Final = ("pyspark", *ARROW)
 DELTA: Final = ("deltalake", *ARROW)
@@ -13,19 +12,14 @@ PROTOBUF: Final = ("google.protobuf",)
 ICEBERG: Final = ("pyiceberg", "sqlalchemy")
 
 
-def require(names: tuple[str, ...], extra: str = "spark", reason: str = "") -> None:
-    """Raise ImportError, naming the packages of an extra, unless all of them are there.
-
-    Args:
-        reason: a sentence that says why they are needed, where it is not obvious.
-    """
+def require(names: tuple[str, ...], extra: str = "spark") -> None:
+    """Raise ImportError, naming the packages of an extra, unless all of them are there."""
     missing = [name for name in names if not _is_installed(name)]
     if missing:
         belong = "It belongs" if len(missing) == 1 else "They belong"
-        why = f" {reason}." if reason else ""
         raise ImportError(
             f"not installed: {', '.join(missing)}. {belong} to the extra spindle-log[{extra}]; "
-            f"README, Install, shows how to install it.{why}"
+            f"README, Install, shows how to install it."
         )
 
 

@@ -13,9 +13,13 @@ from spindle.authorization.operations import (
 )
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
-from spindle.controller.decision import MAX_RECORDS_PER_OPERATION, ControllerContext, Decision
+from spindle.controller.decision import (
+    MAX_RECORDS_PER_OPERATION,
+    ControllerContext,
+    Decision,
+    OperationContext,
+)
 from spindle.metadata.features import CIDR_HOSTS_LEVEL
-from spindle.metadata.image import MetadataImage
 from spindle.metadata.security import AccessControlEntry
 from spindle.protocol.message import Message
 from spindle.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
@@ -34,7 +38,7 @@ _FilterResult = DeleteAclsResponse.DeleteAclsFilterResult
 
 
 def create_acls(
-    image: MetadataImage, request: CreateAclsRequest, context: ControllerContext
+    given: OperationContext, request: CreateAclsRequest
 ) -> Decision[CreateAclsResponse]:
     """Add ACLs; one that exists already is accepted and not written again.
 
@@ -42,8 +46,8 @@ def create_acls(
         ApiError: SECURITY_DISABLED without an authorizer, POLICY_VIOLATION for more than 10,000
             new ACLs.
     """
-    _check_authorizer(context)
-    existing = dict.fromkeys(image.security.acls.values())
+    _check_authorizer(given.context)
+    existing = dict.fromkeys(given.image.security.acls.values())
     records: list[Message] = []
     results: list[CreateAclsResponse.AclCreationResult] = []
     code: ErrorCode
@@ -52,10 +56,10 @@ def create_acls(
         code, text = ErrorCode.NONE, ""
         try:
             entry = _entry(creation)
-            _check_host(entry.host, image.features.metadata_version)
+            _check_host(entry.host, given.image.features.metadata_version)
             if entry not in existing:
                 existing[entry] = None
-                records.append(_record(context.new_uuid(), entry))
+                records.append(_record(given.context.new_uuid(), entry))
         except ApiError as error:
             code, text = error.code, error.message
         results.append(CreateAclsResponse.AclCreationResult(error_code=code, error_message=text))
@@ -67,20 +71,20 @@ def create_acls(
 
 
 def delete_acls(
-    image: MetadataImage, request: DeleteAclsRequest, context: ControllerContext
+    given: OperationContext, request: DeleteAclsRequest
 ) -> Decision[DeleteAclsResponse]:
     """Remove all ACLs that match a filter; each filter has its own result.
 
     Raises:
         ApiError: SECURITY_DISABLED without an authorizer.
     """
-    _check_authorizer(context)
+    _check_authorizer(given.context)
     gone: dict[Uuid, None] = {}
     results: list[_FilterResult] = []
     for wanted in request.filters:
         try:
             check_filter(wanted)
-            acls = {k: acl for k, acl in image.security.acls.items() if matches(wanted, acl)}
+            acls = {k: acl for k, acl in given.image.security.acls.items() if matches(wanted, acl)}
             if len(gone.keys() | acls.keys()) > MAX_RECORDS_PER_OPERATION:
                 raise ApiError(
                     ErrorCode.INVALID_REQUEST,

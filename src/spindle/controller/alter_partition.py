@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from spindle.common.errors import ErrorCode
 from spindle.controller.broker_heartbeat import check_broker_epoch
-from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.decision import Decision, OperationContext
 from spindle.controller.partition_change_builder import PartitionChanges
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import (
@@ -29,17 +29,16 @@ ANY_EPOCH = -1
 
 
 def alter_partition(
-    image: MetadataImage,
-    request: AlterPartitionRequest,
-    context: ControllerContext,
+    given: OperationContext, request: AlterPartitionRequest
 ) -> Decision[AlterPartitionResponse]:
     """Apply the proposed ISRs that are valid; each partition has its own result.
 
     Raises:
         ApiError: STALE_BROKER_EPOCH.
     """
+    image = given.image
     check_broker_epoch(image, request.broker_id, request.broker_epoch)
-    changes = PartitionChanges(image, context.settings)
+    changes = PartitionChanges(image, given.context.settings)
     records: list[Message] = []
     topics: list[_Topic] = []
     for asked in request.topics:

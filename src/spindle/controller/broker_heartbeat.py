@@ -10,6 +10,7 @@ from spindle.controller.decision import (
     MAX_RECORDS_PER_OPERATION,
     ControllerContext,
     Decision,
+    OperationContext,
 )
 from spindle.metadata.cluster import BrokerRegistration
 from spindle.metadata.features import CORDONED_DIRECTORIES_LEVEL, DIRECTORY_ASSIGNMENT_LEVEL
@@ -20,11 +21,10 @@ from spindle.protocol.messages.broker_heartbeat import (
 )
 from spindle.protocol.messages.metadata_records import BrokerRegistrationChangeRecord
 
-MAX_MOVES_PER_FENCING: Final = MAX_RECORDS_PER_OPERATION
-"""Maximum number of partitions that are moved away in one step when a broker is fenced."""
-
-
-MAX_MOVES_PER_HEARTBEAT: Final = 3 * MAX_RECORDS_PER_OPERATION
+MAX_MOVES_PER_FENCING: Final = 2_000
+"""Maximum number of partitions that are moved away in one step when a broker is fenced: some tens
+of milliseconds of work."""
+MAX_MOVES_PER_HEARTBEAT: Final = MAX_RECORDS_PER_OPERATION
 """Maximum number of partitions that one heartbeat of a starting or stopping broker moves."""
 
 
@@ -49,22 +49,20 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> Brok
 
 
 def process_heartbeat(
-    image: MetadataImage,
-    heartbeats: BrokerHeartbeatManager,
-    request: BrokerHeartbeatRequest,
-    context: ControllerContext,
+    given: OperationContext, request: BrokerHeartbeatRequest
 ) -> Decision[BrokerHeartbeatResponse]:
     """Move the broker to its next state, and record the directories in its heartbeat.
 
     Raises:
         ApiError: STALE_BROKER_EPOCH.
     """
+    image, heartbeats = given.image, given.heartbeats
     broker_id = request.broker_id
     broker = check_broker_epoch(image, broker_id, request.broker_epoch)
     current, following = heartbeats.next_state(
         image, broker, request, lambda: has_leaderships(image, broker_id)
     )
-    changes = BrokerChangeRecords(image, context.settings)
+    changes = BrokerChangeRecords(image, given.context.settings)
     has_moved = leaves_elections = False
     if following is not current:
         if following is BrokerControlState.UNFENCED:

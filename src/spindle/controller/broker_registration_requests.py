@@ -6,7 +6,7 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid, is_reserved_directory_id, uuid_text
 from spindle.controller.broker_changes import BrokerChangeRecords
 from spindle.controller.broker_sessions import BrokerHeartbeatManager
-from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.decision import Decision, OperationContext
 from spindle.metadata.broker_registration import (
     FeatureRow,
     feature_rows,
@@ -50,31 +50,24 @@ from spindle.protocol.messages.unregister_controller import (
 
 
 def register_broker(
-    image: MetadataImage,
-    heartbeats: BrokerHeartbeatManager,
-    request: BrokerRegistrationRequest,
-    context: ControllerContext,
-    *,
-    version: int,
-    next_write_offset: int,
-    now_ms: int,
-    kraft_version: int = 0,
-    is_own_process: bool = False,
+    given: OperationContext, request: BrokerRegistrationRequest
 ) -> Decision[BrokerRegistrationResponse]:
     """Register a broker. Its epoch is `next_write_offset`, unless the same process registers again.
 
-    If `is_own_process` is True, the broker runs in this controller's process. Then its previous
-    incarnation is known to have ended, and the new one need not wait for the end of its session.
+    If the broker runs in this controller's process, its previous incarnation is known to have
+    ended, and the new one need not wait for the end of its session.
 
     Raises:
         ApiError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION or
             UNSUPPORTED_VERSION.
     """
+    image = given.image
+    is_own_process = given.is_own_process and request.broker_id == given.context.settings.node_id
     _check_id("broker", request.broker_id)
     existing = image.cluster.brokers.get(request.broker_id)
-    _check_cluster_id(request.cluster_id, context.settings.cluster_id)
+    _check_cluster_id(request.cluster_id, given.context.settings.cluster_id)
     if not is_own_process:
-        _check_session(existing, heartbeats, request, now_ms)
+        _check_session(existing, given.heartbeats, request, given.now_ms)
     if request.is_migrating_zk_broker:
         raise ApiError(
             ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support migrating ZK brokers."
@@ -82,11 +75,11 @@ def register_broker(
     knows_directories = image.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL
     if knows_directories:
         _check_directories(image, request.broker_id, request.log_dirs)
-    levels = finalized_levels(image, kraft_version)
+    levels = finalized_levels(image, given.kraft_version)
     check_features(levels, request.features, f"broker {request.broker_id}")
 
-    record = _record(request, next_write_offset, knows_directories=knows_directories)
-    changes = BrokerChangeRecords(image, context.settings)
+    record = _record(request, given.next_write_offset, knows_directories=knows_directories)
+    changes = BrokerChangeRecords(image, given.context.settings)
     if existing is not None and existing.incarnation_id == request.incarnation_id:
         record.fenced = existing.is_fenced
         record.in_controlled_shutdown = existing.is_in_controlled_shutdown
@@ -102,14 +95,14 @@ def register_broker(
                     changes.directory_failed(request.broker_id, directory)
     else:
         # An unregistered id may still be an eligible leader, but its last epoch is not known.
-        is_clean = version < versions.BROKER_REGISTRATION_PREVIOUS_EPOCH or (
+        is_clean = given.api_version < versions.BROKER_REGISTRATION_PREVIOUS_EPOCH or (
             existing is not None and request.previous_broker_epoch == existing.epoch
         )
         changes.forget_previous_incarnation(request.broker_id, is_clean=is_clean)
     changes.records.append(record)
 
     def on_append(last_offset: int) -> None:
-        heartbeats.register(record.broker_id, record.broker_epoch)
+        given.heartbeats.register(record.broker_id, record.broker_epoch)
 
     return Decision(
         BrokerRegistrationResponse(broker_epoch=record.broker_epoch),
@@ -141,32 +134,29 @@ def _record(
 
 
 def unregister_broker(
-    image: MetadataImage,
-    heartbeats: BrokerHeartbeatManager,
-    request: UnregisterBrokerRequest,
-    context: ControllerContext,
+    given: OperationContext, request: UnregisterBrokerRequest
 ) -> Decision[UnregisterBrokerResponse]:
     """Unregister a broker. A live broker then has to restart to register again.
 
     Raises:
         ApiError: BROKER_ID_NOT_REGISTERED.
     """
-    if request.broker_id not in image.cluster.brokers:
+    if request.broker_id not in given.image.cluster.brokers:
         raise ApiError(
             ErrorCode.BROKER_ID_NOT_REGISTERED,
             f"Broker ID {request.broker_id} is not currently registered",
         )
-    changes = BrokerChangeRecords(image, context.settings)
+    changes = BrokerChangeRecords(given.image, given.context.settings)
     changes.unregister(request.broker_id)
     return Decision(
         UnregisterBrokerResponse(error_message=None),
         changes.records,
-        on_append=lambda _: heartbeats.remove(request.broker_id),
+        on_append=lambda _: given.heartbeats.remove(request.broker_id),
     )
 
 
 def register_controller(
-    image: MetadataImage, request: ControllerRegistrationRequest, *, kraft_version: int = 0
+    given: OperationContext, request: ControllerRegistrationRequest
 ) -> Decision[ControllerRegistrationResponse]:
     """Register a controller's endpoints and features.
 
@@ -174,12 +164,12 @@ def register_controller(
         ApiError: INVALID_REGISTRATION or UNSUPPORTED_VERSION.
     """
     _check_id("controller", request.controller_id)
-    if image.metadata_version < CONTROLLER_REGISTRATION_LEVEL:
+    if given.image.metadata_version < CONTROLLER_REGISTRATION_LEVEL:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
             "The current MetadataVersion is too old to support controller registrations.",
         )
-    levels = finalized_levels(image, kraft_version)
+    levels = finalized_levels(given.image, given.kraft_version)
     check_features(levels, request.features, f"controller {request.controller_id}")
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
@@ -196,28 +186,25 @@ def register_controller(
 
 
 def unregister_controller(
-    image: MetadataImage, request: UnregisterControllerRequest, node_id: int
+    given: OperationContext, request: UnregisterControllerRequest
 ) -> Decision[UnregisterControllerResponse]:
     """Remove the registration of a controller (KIP-1312); one that is alive registers again.
 
     A registration that stays after its node is gone bars levels that the node did not support.
 
-    Args:
-        node_id: of this controller, which is the active one.
-
     Raises:
         ApiError: INVALID_REQUEST, UNSUPPORTED_VERSION or CONTROLLER_ID_NOT_REGISTERED.
     """
-    if request.controller_id == node_id:
+    if request.controller_id == given.context.settings.node_id:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active."
         )
-    if image.metadata_version < CONTROLLER_UNREGISTRATION_LEVEL:
+    if given.image.metadata_version < CONTROLLER_UNREGISTRATION_LEVEL:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
             "The current MetadataVersion is too old to support controller unregistration.",
         )
-    if request.controller_id not in image.cluster.controllers:
+    if request.controller_id not in given.image.cluster.controllers:
         raise ApiError(
             ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
             f"Controller ID {request.controller_id} is not currently registered.",

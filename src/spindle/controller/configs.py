@@ -8,13 +8,13 @@ need a metadata.version that supports them (KIP-1066).
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from spindle.authorization.access import FULL_ACCESS, Access
+from spindle.authorization.access import Access
 from spindle.common.errors import ApiError, ConfigError, ErrorCode
 from spindle.config.broker_keys.spindle import CORDON_NOTES
 from spindle.config.cordon_notes import kept_notes, notes_text, parse_notes
 from spindle.config.log_dir_paths import cordon_entries
 from spindle.controller.access_checks import check_alter_configs
-from spindle.controller.decision import ControllerContext, Decision, repeated
+from spindle.controller.decision import ControllerContext, Decision, OperationContext, repeated
 from spindle.controller.topic_names import check_topic_name
 from spindle.controller.topic_settings import MIN_INSYNC_REPLICAS
 from spindle.metadata.configs import (
@@ -61,12 +61,7 @@ class _Sender(NamedTuple):
 
 
 def incremental_alter_configs(
-    image: MetadataImage,
-    request: IncrementalAlterConfigsRequest,
-    context: ControllerContext,
-    *,
-    is_forwarded: bool = True,
-    access: Access = FULL_ACCESS,
+    given: OperationContext, request: IncrementalAlterConfigsRequest
 ) -> Decision[IncrementalAlterConfigsResponse]:
     """Change single keys; each resource succeeds or fails as a whole.
 
@@ -74,37 +69,32 @@ def incremental_alter_configs(
     """
 
     def changes_of(resource: ConfigResource, asked: _Incremental) -> Changes:
-        return _apply_operations(image, resource, asked, context)
+        return _apply_operations(given.image, resource, asked, given.context)
 
     def values_of(asked: _Incremental) -> list[tuple[str, str | None]]:
         return [(c.name, c.value) for c in asked.configs if c.config_operation != DELETE]
 
     response = IncrementalAlterConfigsResponse()
-    sender = _Sender(access, is_forwarded)
-    return _alter(image, request, response, context, values_of, changes_of, sender)
+    sender = _Sender(given.access, given.is_forwarded)
+    return _alter(given.image, request, response, given.context, values_of, changes_of, sender)
 
 
 def alter_configs(
-    image: MetadataImage,
-    request: AlterConfigsRequest,
-    context: ControllerContext,
-    *,
-    is_forwarded: bool = True,
-    access: Access = FULL_ACCESS,
+    given: OperationContext, request: AlterConfigsRequest
 ) -> Decision[AlterConfigsResponse]:
     """Replace all dynamic values of resources (the older API)."""
 
     def changes_of(resource: ConfigResource, asked: _Replaced) -> Changes:
         new = {config.name: config.value or "" for config in asked.configs}
-        old = image.configs.of(resource)
+        old = given.image.configs.of(resource)
         return {**new, **{key: None for key in old if key not in new}}
 
     def values_of(asked: _Replaced) -> list[tuple[str, str | None]]:
         return [(config.name, config.value) for config in asked.configs]
 
     response = AlterConfigsResponse()
-    sender = _Sender(access, is_forwarded)
-    return _alter(image, request, response, context, values_of, changes_of, sender)
+    sender = _Sender(given.access, given.is_forwarded)
+    return _alter(given.image, request, response, given.context, values_of, changes_of, sender)
 
 
 def _alter(

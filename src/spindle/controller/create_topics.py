@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from spindle.authorization.access import FULL_ACCESS, Access
+from spindle.authorization.access import Access
 from spindle.authorization.operations import CLUSTER_NAME, Operation, ResourceType
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import METADATA_TOPIC
@@ -15,10 +15,9 @@ from spindle.controller.assignment import (
 from spindle.controller.configs import clear_elr_records
 from spindle.controller.decision import (
     MAX_RECORDS_PER_OPERATION,
-    ChargePartitions,
     ControllerContext,
     Decision,
-    no_quota,
+    OperationContext,
     repeated,
 )
 from spindle.controller.topic_names import NameCollisions, check_topic_name
@@ -36,20 +35,17 @@ _Result = CreateTopicsResponse.CreatableTopicResult
 
 
 def create_topics(
-    image: MetadataImage,
-    request: CreateTopicsRequest,
-    context: ControllerContext,
-    charge: ChargePartitions = no_quota,
-    access: Access = FULL_ACCESS,
+    given: OperationContext, request: CreateTopicsRequest
 ) -> Decision[CreateTopicsResponse]:
     """Create the valid topics; each other topic gets its own error.
 
     Raises:
         ApiError: POLICY_VIOLATION for more than 10,000 partitions in one request.
     """
+    image = given.image
     duplicates = repeated(topic.name for topic in request.topics)
-    refused = _refused_names(request, access)
-    _check_partition_limit([t for t in request.topics if t.name not in refused], context)
+    refused = _refused_names(request, given.access)
+    _check_partition_limit([t for t in request.topics if t.name not in refused], given.context)
     collisions = NameCollisions(image.topics.by_name)
     records: list[Message] = []
     results: dict[str, _Result] = {}
@@ -59,9 +55,9 @@ def create_topics(
         try:
             _check_allowed(topic.name, is_repeated=topic.name in duplicates, refused=refused)
             _check_creatable(image, topic, collisions)
-            topic_records, result = _create(image, topic, context)
-            charge(result.num_partitions)
-            _hide_configs(result, access)
+            topic_records, result = _create(image, topic, given.context)
+            given.charge(result.num_partitions)
+            _hide_configs(result, given.access)
         except ApiError as error:
             result = _Result(name=topic.name, error_code=error.code, error_message=error.message)
         else:

@@ -1,16 +1,21 @@
-"""The result of a controller operation, and its inputs besides image and request."""
+"""The inputs of a controller operation besides the request, and its result."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
+from spindle.authorization.access import FULL_ACCESS, Access
 from spindle.common.ports import RandomSource
 from spindle.common.uuids import UuidSource
 from spindle.config.describe import DescribedConfig
+from spindle.controller.broker_sessions import BrokerHeartbeatManager
+from spindle.metadata.image import MetadataImage
 from spindle.protocol.message import Message
 from spindle.security.secret import Secret
 
 R = TypeVar("R")
+
+ANONYMOUS: Final = "User:ANONYMOUS"
 
 MAX_RECORDS_PER_OPERATION: Final = 10_000
 """An operation with more records is split over batches, or refused if it must be atomic."""
@@ -109,6 +114,47 @@ class ControllerContext:
     config_rules: ConfigRules
     new_uuid: UuidSource
     random: RandomSource
+
+
+class Requester(NamedTuple):
+    """The client of a request: its principal, and how it has logged in."""
+
+    principal: str
+    is_token: bool = False
+    """True if the client has logged in with a delegation token."""
+
+    @property
+    def may_use_tokens(self) -> bool:
+        """Whether the client may send token requests.
+
+        It must have logged in, and not with a token: otherwise a token could create new ones
+        forever.
+        """
+        return self.principal != ANONYMOUS and not self.is_token
+
+
+@dataclass(frozen=True, slots=True)
+class OperationContext:
+    """The inputs of a decision. `image` includes records that are not committed yet."""
+
+    image: MetadataImage
+    heartbeats: BrokerHeartbeatManager
+    context: ControllerContext
+    api_version: int
+    next_write_offset: int
+    now_ms: int
+    kraft_version: int
+    wall_clock_ms: int
+    is_own_process: bool
+    """The request comes from the broker in this process."""
+    is_forwarded: bool
+    """A broker has already checked the request; False if a client sent it to a controller."""
+    requester: Requester
+    charge: ChargePartitions = no_quota
+    access: Access = FULL_ACCESS
+    """The rights of the sender; the rights for the whole request have already been checked."""
+    unresolved_hosts: Collection[str] = ()
+    """Host names in the request that could not be resolved."""
 
 
 T = TypeVar("T", bound=Hashable)

@@ -5,11 +5,11 @@ The caller checks login and ACLs before these decisions; `refusal` builds the re
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import uuid_text
-from spindle.controller.decision import ControllerContext, Decision, TokenSettings
+from spindle.controller.decision import ControllerContext, Decision, Requester, TokenSettings
 from spindle.metadata.features import DELEGATION_TOKEN_LEVEL
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.security import DelegationToken
@@ -34,26 +34,8 @@ from spindle.protocol.sentinels import NO_TIMESTAMP
 from spindle.security.delegation_tokens import find_token, token_hmac
 
 USER: Final = "User"
-ANONYMOUS: Final = "User:ANONYMOUS"
 _MAX_TIME_MS: Final = 2**63 - 1
 _MAX_PRINCIPAL: Final = 32_767
-
-
-class Requester(NamedTuple):
-    """The client of a request: its principal, and how it has logged in."""
-
-    principal: str
-    is_token: bool = False
-    """True if the client has logged in with a delegation token."""
-
-    @property
-    def may_use_tokens(self) -> bool:
-        """Whether the client may send token requests.
-
-        It must have logged in, and not with a token: otherwise a token could create new ones
-        forever.
-        """
-        return self.principal != ANONYMOUS and not self.is_token
 
 
 _Renewer = CreateDelegationTokenRequest.CreatableRenewers

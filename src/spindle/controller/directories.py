@@ -7,7 +7,7 @@ from spindle.common.ids import NO_LEADER, TopicIdPartition
 from spindle.common.uuids import Uuid
 from spindle.controller.broker_changes import BrokerChangeRecords
 from spindle.controller.broker_heartbeat import check_broker_epoch
-from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.decision import Decision, OperationContext
 from spindle.controller.partition_change_builder import PartitionChanges
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL
 from spindle.metadata.image import MetadataImage
@@ -25,7 +25,7 @@ _Partition = _Topic.PartitionData
 
 
 def assign_replicas_to_dirs(
-    image: MetadataImage, request: AssignReplicasToDirsRequest, context: ControllerContext
+    given: OperationContext, request: AssignReplicasToDirsRequest
 ) -> Decision[AssignReplicasToDirsResponse]:
     """Record directories; a replica in a directory that is not online loses ISR and leadership.
 
@@ -34,11 +34,12 @@ def assign_replicas_to_dirs(
     Raises:
         ApiError: UNSUPPORTED_VERSION, STALE_BROKER_EPOCH.
     """
+    image = given.image
     if image.metadata_version < DIRECTORY_ASSIGNMENT_LEVEL:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
-    changes = BrokerChangeRecords(image, context.settings)
-    assignments = PartitionChanges(image, context.settings)
+    changes = BrokerChangeRecords(image, given.context.settings)
+    assignments = PartitionChanges(image, given.context.settings)
     offline: list[TopicIdPartition] = []
     leaderless: list[TopicIdPartition] = []
     answers: list[_Directory] = []

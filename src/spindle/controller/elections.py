@@ -6,7 +6,7 @@ from typing import Final
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import NO_LEADER
 from spindle.controller.broker_changes import partitions_where
-from spindle.controller.decision import ControllerContext, ControllerSettings, Decision
+from spindle.controller.decision import ControllerSettings, Decision, OperationContext
 from spindle.controller.partition_change_builder import Election, PartitionChanges
 from spindle.controller.topic_settings import is_unclean_election_enabled
 from spindle.metadata.image import MetadataImage
@@ -24,7 +24,7 @@ _Result = _TopicResult.PartitionResult
 
 
 def elect_leaders(
-    image: MetadataImage, request: ElectLeadersRequest, context: ControllerContext
+    given: OperationContext, request: ElectLeadersRequest
 ) -> Decision[ElectLeadersResponse]:
     """Elect preferred leaders, or unclean ones for partitions without a leader.
 
@@ -34,6 +34,7 @@ def elect_leaders(
     Raises:
         ApiError: INVALID_REQUEST for an unknown kind of election.
     """
+    image = given.image
     if request.topic_partitions == []:
         return Decision(ElectLeadersResponse(), [])
     kind = _KINDS.get(request.election_type)
@@ -47,7 +48,7 @@ def elect_leaders(
         ]
     else:
         asked = [(entry.topic, list(entry.partitions)) for entry in request.topic_partitions]
-    changes = PartitionChanges(image, context.settings)
+    changes = PartitionChanges(image, given.context.settings)
     records: list[Message] = []
     answers: list[_TopicResult] = []
     for name, partition_ids in asked:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from spindle.common.errors import ApiError
-from spindle.controller.delegation_tokens import ANONYMOUS, Requester, refusal
+from spindle.controller.decision import ANONYMOUS, Requester
+from spindle.controller.delegation_tokens import refusal
 from spindle.protocol.api import response_class
 from spindle.protocol.message import Message
 from spindle.protocol.messages.alter_client_quotas import (

@@ -5,7 +5,12 @@ from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.controller.activation import default_min_insync_replicas
-from spindle.controller.decision import ControllerContext, ControllerSettings, Decision
+from spindle.controller.decision import (
+    ControllerContext,
+    ControllerSettings,
+    Decision,
+    OperationContext,
+)
 from spindle.controller.topic_settings import MIN_INSYNC_REPLICAS
 from spindle.metadata.configs import BROKER_RESOURCE
 from spindle.metadata.features import (
@@ -36,24 +41,22 @@ _Update = UpdateFeaturesRequest.FeatureUpdateKey
 
 
 def update_features(
-    image: MetadataImage,
-    request: UpdateFeaturesRequest,
-    context: ControllerContext,
-    *,
-    version: int,
-    kraft_version: int,
+    given: OperationContext, request: UpdateFeaturesRequest
 ) -> Decision[UpdateFeaturesResponse]:
     """Change all requested levels, or none.
 
     Raises:
         ApiError: INVALID_UPDATE_VERSION or INVALID_REQUEST, naming the feature that failed.
     """
-    current = {KRAFT_VERSION: kraft_version, **image.features.levels}
+    image = given.image
+    current = {KRAFT_VERSION: given.kraft_version, **image.features.levels}
     planned = {**current, **{u.feature: u.max_version_level for u in request.feature_updates}}
     try:
         for update in request.feature_updates:
-            kind = UPGRADE if version == 0 else update.upgrade_type
-            _check_update(image, update, kind, current.get(update.feature, 0), planned, context)
+            kind = UPGRADE if given.api_version == 0 else update.upgrade_type
+            _check_update(
+                image, update, kind, current.get(update.feature, 0), planned, given.context
+            )
         _check_lowered_dependencies(planned)
     except ApiError as error:
         text = (
@@ -61,13 +64,13 @@ def update_features(
             f"{error.message}"
         )
         raise ApiError(error.code, text) from None
-    records = _records(image, request, context)
+    records = _records(image, request, given.context)
     results = [
         UpdateFeaturesResponse.UpdatableFeatureResult(
             feature=u.feature, error_message=ErrorCode.NONE.name
         )
         for u in request.feature_updates
-        if version < versions.UPDATE_FEATURES_NO_RESULTS
+        if given.api_version < versions.UPDATE_FEATURES_NO_RESULTS
     ]
     response = UpdateFeaturesResponse(error_message=None, results=results)
     kraft_target = planned[KRAFT_VERSION]
@@ -75,7 +78,7 @@ def update_features(
         response,
         [] if request.validate_only else records,
         is_atomic=True,
-        kraft_version=kraft_target if kraft_target > kraft_version else None,
+        kraft_version=kraft_target if kraft_target > given.kraft_version else None,
     )
 
 

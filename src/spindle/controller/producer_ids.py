@@ -4,8 +4,7 @@ from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.controller.broker_heartbeat import check_broker_epoch
-from spindle.controller.decision import Decision
-from spindle.metadata.image import MetadataImage
+from spindle.controller.decision import Decision, OperationContext
 from spindle.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -17,15 +16,15 @@ _MAX_ID: Final = (1 << 63) - 1
 
 
 def allocate_producer_ids(
-    image: MetadataImage, request: AllocateProducerIdsRequest
+    given: OperationContext, request: AllocateProducerIdsRequest
 ) -> Decision[AllocateProducerIdsResponse]:
     """Give the broker the next block of 1,000 ids.
 
     Raises:
         ApiError: STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR when all ids are used up.
     """
-    check_broker_epoch(image, request.broker_id, request.broker_epoch)
-    start = max(0, image.producer_ids.next_producer_id)
+    check_broker_epoch(given.image, request.broker_id, request.broker_epoch)
+    start = max(0, given.image.producer_ids.next_producer_id)
     if start > _MAX_ID - BLOCK_SIZE:
         raise ApiError(
             ErrorCode.UNKNOWN_SERVER_ERROR,

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Final, NamedTuple
 
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.controller.decision import Decision, repeated
+from spindle.controller.decision import Decision, OperationContext, repeated
 from spindle.metadata.client_quotas import QuotaEntity, quota_entity
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.message import Message
@@ -63,15 +63,9 @@ def host_names(request: AlterClientQuotasRequest) -> list[str]:
 
 
 def alter_client_quotas(
-    image: MetadataImage,
-    request: AlterClientQuotasRequest,
-    unresolved_hosts: Collection[str] = (),
+    given: OperationContext, request: AlterClientQuotasRequest
 ) -> Decision[AlterClientQuotasResponse]:
-    """Set and remove limits; each entity succeeds or fails as a whole.
-
-    Args:
-        unresolved_hosts: the names among `host_names(request)` that have no address.
-    """
+    """Set and remove limits; each entity succeeds or fails as a whole."""
     records: list[Message] = []
     answers: list[AlterClientQuotasResponse.EntryData] = []
     seen: dict[QuotaEntity, None] = {}
@@ -80,11 +74,11 @@ def alter_client_quotas(
         # The order of the parts is that of records and descriptions, whatever the request's is.
         entity = quota_entity([(part.entity_type, part.entity_name) for part in entry.entity])
         try:
-            _check_entity(entity, unresolved_hosts)
+            _check_entity(entity, given.unresolved_hosts)
             if entity in seen:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate quota entity in request")
             seen[entity] = None
-            records += _entry_records(image, entity, entry)
+            records += _entry_records(given.image, entity, entry)
         except ApiError as error:
             code, text = error.code, error.message
         answers.append(

@@ -2,7 +2,7 @@
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.controller.assignment import check_manual_assignment
-from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.decision import ControllerContext, Decision, OperationContext
 from spindle.controller.partition_change_builder import (
     Election,
     PartitionChangeBuilder,
@@ -29,9 +29,7 @@ _Ongoing = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 
 
 def alter_partition_reassignments(
-    image: MetadataImage,
-    request: AlterPartitionReassignmentsRequest,
-    context: ControllerContext,
+    given: OperationContext, request: AlterPartitionReassignmentsRequest
 ) -> Decision[AlterPartitionReassignmentsResponse]:
     """Start, change or (without replicas) cancel reassignments, each with its own result."""
     records: list[Message] = []
@@ -42,8 +40,8 @@ def alter_partition_reassignments(
             code, text = ErrorCode.NONE, None
             try:
                 record = _alter(
-                    image,
-                    context,
+                    given.image,
+                    given.context,
                     asked.name,
                     target.partition_index,
                     target.replicas,
@@ -67,16 +65,16 @@ def alter_partition_reassignments(
 
 
 def list_partition_reassignments(
-    image: MetadataImage, request: ListPartitionReassignmentsRequest
+    given: OperationContext, request: ListPartitionReassignmentsRequest
 ) -> Decision[ListPartitionReassignmentsResponse]:
     """Return the ongoing reassignments of all partitions or of the named ones."""
     if request.topics is None:
-        asked = [(t.name, list(t.partitions)) for t in image.topics.with_reassignments()]
+        asked = [(t.name, list(t.partitions)) for t in given.image.topics.with_reassignments()]
     else:
         asked = [(entry.name, list(entry.partition_indexes)) for entry in request.topics]
     ongoing: list[_Ongoing] = []
     for name, partition_ids in asked:
-        topic = image.topics.by_name.get(name)
+        topic = given.image.topics.by_name.get(name)
         partitions: list[_Ongoing.OngoingPartitionReassignment] = []
         for partition_id in partition_ids:
             partition = topic.partitions.get(partition_id) if topic else None

@@ -5,7 +5,7 @@ import hmac
 from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.controller.decision import Decision, repeated
+from spindle.controller.decision import Decision, OperationContext, repeated
 from spindle.metadata.features import SCRAM_LEVEL
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.security import ScramUser
@@ -28,14 +28,14 @@ _Result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 
 
 def alter_user_scram_credentials(
-    image: MetadataImage, request: AlterUserScramCredentialsRequest
+    given: OperationContext, request: AlterUserScramCredentialsRequest
 ) -> Decision[AlterUserScramCredentialsResponse]:
     """Set and remove credentials; each user has one result and at most one change per mechanism.
 
     Raises:
         ApiError: UNSUPPORTED_VERSION before metadata.version 3.5-IV2.
     """
-    if image.metadata_version < SCRAM_LEVEL:
+    if given.image.metadata_version < SCRAM_LEVEL:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
             "The current metadata.version does not support SCRAM credentials.",
@@ -51,7 +51,7 @@ def alter_user_scram_credentials(
                     ErrorCode.DUPLICATE_RESOURCE,
                     "A user credential cannot be altered twice in the same request",
                 )
-            records.setdefault(change.name, []).append(_record(image, change))
+            records.setdefault(change.name, []).append(_record(given.image, change))
         except ApiError as error:
             failures.setdefault(change.name, error)
     results: list[_Result] = []

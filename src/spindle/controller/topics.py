@@ -12,13 +12,7 @@ from spindle.controller.assignment import (
     place_replicas,
 )
 from spindle.controller.create_topics import MAX_PARTITIONS_PER_REQUEST
-from spindle.controller.decision import (
-    ChargePartitions,
-    ControllerContext,
-    Decision,
-    no_quota,
-    repeated,
-)
+from spindle.controller.decision import ControllerContext, Decision, OperationContext, repeated
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.topics import TopicImage
 from spindle.protocol.message import Message
@@ -38,21 +32,17 @@ UNKNOWN_TOPIC_ID_TEXT = "This server does not host this topic ID."
 
 
 def delete_topics(
-    image: MetadataImage,
-    request: DeleteTopicsRequest,
-    context: ControllerContext,
-    charge: ChargePartitions = no_quota,
-    access: Access = FULL_ACCESS,
+    given: OperationContext, request: DeleteTopicsRequest
 ) -> Decision[DeleteTopicsResponse]:
     """Delete topics named by name or by id; each gets its own result.
 
     Raises:
         ApiError: TOPIC_DELETION_DISABLED.
     """
-    if not context.settings.delete_topic_enable:
+    if not given.context.settings.delete_topic_enable:
         raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
     asked, results = _distinct(request)
-    deletes_all = access.allows(
+    deletes_all = given.access.allows(
         Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME, is_logged=False
     )
     records: list[RemoveTopicRecord] = []
@@ -60,7 +50,7 @@ def delete_topics(
     # Ids first: if a name and an id are the same topic, the name is refused.
     for name, topic_id in asked:
         try:
-            topic = _find(image, name, topic_id, FULL_ACCESS if deletes_all else access)
+            topic = _find(given.image, name, topic_id, FULL_ACCESS if deletes_all else given.access)
             if topic.topic_id in done:
                 records = [r for r in records if r.topic_id != topic.topic_id]
                 results = [r for r in results if r.topic_id != topic.topic_id]
@@ -69,7 +59,7 @@ def delete_topics(
                     ErrorCode.INVALID_REQUEST,
                     "The provided topic name maps to an ID that was already supplied.",
                 )
-            charge(len(topic.partitions))
+            given.charge(len(topic.partitions))
         except _NotDeletable as error:
             results.append(_refused(error.name, topic_id, error.code, error.message))
             continue
@@ -147,11 +137,7 @@ def _find(image: MetadataImage, name: str | None, topic_id: Uuid, access: Access
 
 
 def create_partitions(
-    image: MetadataImage,
-    request: CreatePartitionsRequest,
-    context: ControllerContext,
-    charge: ChargePartitions = no_quota,
-    access: Access = FULL_ACCESS,
+    given: OperationContext, request: CreatePartitionsRequest
 ) -> Decision[CreatePartitionsResponse]:
     """Add partitions to topics; each topic gets its own result.
 
@@ -159,17 +145,17 @@ def create_partitions(
         ApiError: POLICY_VIOLATION for more than 10,000 new partitions in one request.
     """
     duplicates = repeated(topic.name for topic in request.topics)
-    _check_partition_limit(image, request.topics)
+    _check_partition_limit(given.image, request.topics)
     records: list[Message] = []
     results: dict[str, _Grown] = {}
     for topic in request.topics:
         try:
             if topic.name in duplicates:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            if not access.allows(Operation.ALTER, ResourceType.TOPIC, topic.name):
+            if not given.access.allows(Operation.ALTER, ResourceType.TOPIC, topic.name):
                 raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            added = _grow(image, topic, context)
-            charge(len(added))
+            added = _grow(given.image, topic, given.context)
+            given.charge(len(added))
         except ApiError as error:
             results[topic.name] = _Grown(
                 name=topic.name, error_code=error.code, error_message=error.message

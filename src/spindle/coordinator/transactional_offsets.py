@@ -8,7 +8,7 @@ from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicIdPartition
-from spindle.coordinator.coordinator_result import Client, GroupResult, InTransaction
+from spindle.coordinator.coordinator_result import GroupRequest, InTransaction
 from spindle.coordinator.group_table import GroupTable
 from spindle.coordinator.offset_requests import TransactionalTopic, add_offsets, group_not_found
 from spindle.protocol.messages.txn_offset_commit import (
@@ -21,7 +21,7 @@ _GROUP_ERRORS_FROM_VERSION: Final = 6
 
 
 def commit_transactional_offsets(
-    groups: GroupTable, request: TxnOffsetCommitRequest, client: Client, out: GroupResult
+    groups: GroupTable, request: GroupRequest[TxnOffsetCommitRequest]
 ) -> TxnOffsetCommitResponse:
     """Add one record per partition; a partition whose metadata is too long gets an error.
 
@@ -32,34 +32,21 @@ def commit_transactional_offsets(
             exist, STALE_MEMBER_EPOCH if the member's epoch is not its present one, before version 6
             ILLEGAL_GENERATION for both.
     """
-    _check(
-        groups,
-        request,
-        client.api_version,
-        [
-            TopicIdPartition(topic.topic_id, partition.partition_index)
-            for topic in request.topics
-            for partition in topic.partitions
-        ],
-    )
-    out.transaction = InTransaction(request.producer_id, request.producer_epoch)
+    message, out = request.message, request.out
+    _check(groups, message, request.client.api_version)
+    out.transaction = InTransaction(message.producer_id, message.producer_epoch)
     return TxnOffsetCommitResponse(
         topics=add_offsets(
             TransactionalTopic,
-            request.group_id,
-            request.topics,
+            message.group_id,
+            message.topics,
             out,
             metadata_max_bytes=groups.config.offset_metadata_max_bytes,
         )
     )
 
 
-def _check(
-    groups: GroupTable,
-    request: TxnOffsetCommitRequest,
-    version: int,
-    partitions: list[TopicIdPartition],
-) -> None:
+def _check(groups: GroupTable, request: TxnOffsetCommitRequest, version: int) -> None:
     generation_id = request.generation_id_or_member_epoch
     knows_group_errors = version >= _GROUP_ERRORS_FROM_VERSION
     group = groups.get(request.group_id)
@@ -72,6 +59,11 @@ def _check(
             is_transactional=True,
         )
     elif consumer_group is not None:
+        partitions = [
+            TopicIdPartition(topic.topic_id, partition.partition_index)
+            for topic in request.topics
+            for partition in topic.partitions
+        ]
         try:
             consumer_group.check_transactional_commit(
                 request.member_id, request.group_instance_id, generation_id, partitions

@@ -4,6 +4,7 @@ The threads of a directory add to them without a lock. Every addition is one ste
 interpreter; should one be lost, a metric is too low by that operation.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 _PARTS_LOG2: Final = 2
@@ -38,11 +39,17 @@ class OperationCounts:
         self.total_ns += elapsed_ns
         if elapsed_ns > self._longest_ns:
             self._longest_ns = elapsed_ns
-        if elapsed_ns < _MIN_NS:
-            elapsed_ns = _MIN_NS
-        octave = elapsed_ns.bit_length()
-        part = (elapsed_ns >> (octave - _PARTS_LOG2 - 1)) & (PARTS - 1)
-        self.buckets[(octave << _PARTS_LOG2) + part] += 1
+        self.buckets[_bucket_of(elapsed_ns)] += 1
+
+    def add(
+        self, size_bytes: int, total_ns: int, longest_ns: int, by_time_ns: Iterable[tuple[int, int]]
+    ) -> None:
+        """Count operations that other code has measured: (time in ns, count)."""
+        self.size_bytes += size_bytes
+        self.total_ns += total_ns
+        self._longest_ns = max(self._longest_ns, longest_ns)
+        for elapsed_ns, count in by_time_ns:
+            self.buckets[_bucket_of(elapsed_ns)] += count
 
     @property
     def count(self) -> int:
@@ -53,6 +60,14 @@ class OperationCounts:
         """Return the longest time since the last call."""
         longest_ns, self._longest_ns = self._longest_ns, 0
         return longest_ns
+
+
+def _bucket_of(elapsed_ns: int) -> int:
+    if elapsed_ns < _MIN_NS:
+        elapsed_ns = _MIN_NS
+    octave = elapsed_ns.bit_length()
+    part = (elapsed_ns >> (octave - _PARTS_LOG2 - 1)) & (PARTS - 1)
+    return (octave << _PARTS_LOG2) + part
 
 
 def bucket_limit_ns(bucket: int) -> int:

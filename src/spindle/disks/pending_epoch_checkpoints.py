@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
+from spindle.log.gaps import accept_gaps
 from spindle.log.log import Log
 
 _AT_ONCE: Final = 10
@@ -31,7 +32,7 @@ class PendingEpochCheckpoints:
     def begin(self, leaders: Sequence[tuple[Log, int]]) -> None:
         """Note in these logs that the leader epochs begin at their ends (KIP-101)."""
         for log, epoch in leaders:
-            log.accept_gaps()
+            accept_gaps(log)
             log.assign_epoch_start(epoch, log.log_end_offset)
             self._logs[log] = None
 

@@ -23,11 +23,19 @@ from spindle.log.flushing import FlushTask
 from spindle.log.formats.index_entries import MAX_RELATIVE_OFFSET
 from spindle.log.formats.partition_metadata import write_partition_metadata
 from spindle.log.formats.transaction_index import AbortedTransaction
+from spindle.log.lease import LeasableOffsets
 from spindle.log.log_config import LogConfig
-from spindle.log.log_values import AppendInfo, FetchedRecords, LoadedState, MovedLogState
+from spindle.log.log_values import (
+    AppendInfo,
+    FetchedRecords,
+    LoadedState,
+    MovedLogState,
+    duplicate_append,
+    nothing_appended,
+)
 from spindle.log.open_files import FileHandles
 from spindle.log.producers.append import CompletedTransaction
-from spindle.log.producers.entry import BatchMetadata, ProducerStateEntry
+from spindle.log.producers.entry import ProducerStateEntry
 from spindle.log.producers.transaction_changes import (
     find_duplicate,
     producer_changes,
@@ -51,23 +59,21 @@ _NO_UNSTABLE_OFFSET: Final = 2**63 - 1
 NEVER_TRUNCATED: Final = 2**63 - 1
 
 
-class Log:
+class Log(LeasableOffsets):
     """A partition's log in its directory; made by `spindle.log.loading`."""
 
     __slots__ = (
         "_cleaning",
         "_first_unstable_offset",
         "_flushing",
-        "_has_durable_identity",
         "_segment_config",
         "_storage",
         "_unflushed_since_ms",
         "config",
         "epochs",
-        "high_watermark",
+        "has_durable_identity",
         "is_deleted",
         "is_moving",
-        "log_end_offset",
         "log_start_offset",
         "lowest_end_offset",
         "path",
@@ -91,8 +97,9 @@ class Log:
         *,
         has_durable_identity: bool,
     ) -> None:
+        super().__init__(state.log_end_offset, state.log_start_offset)
         self._storage = storage
-        self._has_durable_identity = has_durable_identity
+        self.has_durable_identity = has_durable_identity
         self._flushing: FlushTask | None = None
         self._cleaning: CleaningAbort | None = None
         self._unflushed_since_ms: int | None = None
@@ -102,21 +109,17 @@ class Log:
         self.config = config
         """The topic's settings; after a load at start, defaults until the metadata is available."""
         self._segment_config = config
-        self.segments = state.segments
-        self.epochs = state.epochs
+        self.segments, self.epochs = state.segments, state.epochs
         self.producers = state.producers
         self.log_start_offset = state.log_start_offset
-        self.log_end_offset = state.log_end_offset
         self.recovery_point = state.recovery_point
-        self.high_watermark = state.log_start_offset
         self.unverified_gaps = state.unverified_gaps
         """Gaps that an unclean stop or compaction left, in order of offsets. A follower compares
         them with the leader's log (`confirm_gaps_below`, `truncate_to`)."""
         self.truncation_count = 0
         self.lowest_end_offset = NEVER_TRUNCATED
         """Lowest end offset after a truncation since the last reset."""
-        self.is_moving = False
-        self.is_deleted = False
+        self.is_moving = self.is_deleted = False
         self._first_unstable_offset = _NO_UNSTABLE_OFFSET
         self._note_unstable()
 
@@ -180,11 +183,11 @@ class Log:
                 buffer, self.config.append_rules, now_ms, origin, self.topic_partition
             )
         if not headers:
-            return self._nothing_appended()
+            return nothing_appended(self.log_start_offset, self.log_end_offset)
         if origin is AppendOrigin.CLIENT:
             duplicate = find_duplicate(self.producers, headers)
             if duplicate is not None:
-                return self._duplicate_info(*duplicate)
+                return duplicate_append(*duplicate, self.log_start_offset)
         placed = place_batches(buffer, headers, self.log_end_offset, leader_epoch)
         return self._append(buffer, placed, origin, now_ms, terms)
 
@@ -202,7 +205,7 @@ class Log:
             records, leader_epoch, self.log_end_offset, self.topic_partition
         )
         if not headers:
-            return self._nothing_appended()
+            return nothing_appended(self.log_start_offset, self.log_end_offset)
         return self._append(memoryview(records)[:end], headers, AppendOrigin.REPLICATION, now_ms)
 
     def _append(
@@ -213,8 +216,7 @@ class Log:
         now_ms: int,
         terms: TransactionContext = NO_TRANSACTION,
     ) -> AppendInfo:
-        if self.is_deleted:
-            raise LogDeleted(self.topic_partition)
+        self._refuse_if_deleted()
         first, last = placed[0][1], placed[-1][1]
         changes, completed = producer_changes(
             self.producers,
@@ -226,25 +228,26 @@ class Log:
         )
         max_timestamp = max([header.max_timestamp for _, header in placed])
         last_offset = last.base_offset + last.last_offset_delta
-        segment = self.segments.active
-        if self._segment_config is not self.config:
-            self._segment_config = self.config
-            segment.use_settings(self.config)
-        if must_roll(segment, len(records), last_offset, max_timestamp, self.config, now_ms):
-            segment = self._roll_for(first.base_offset, last_offset, now_ms)
-        if not self._has_durable_identity:
-            self._make_identity_durable()
-        self._assign_epochs(placed)
-        segment.append(records, placed)
-        self.log_end_offset = last_offset + 1
-        for change in changes:
-            self.producers.apply(change)
-        for transaction in completed:
-            self._complete(transaction, segment)
+        before, epoch, lease = self.segments.active, self.epochs.latest, self.suspend_lease()
+        try:
+            segment = self._segment_for(records, first, last_offset, max_timestamp, now_ms)
+            self._assign_epochs(placed)
+            segment.append(records, placed)
+            self.log_end_offset = last_offset + 1
+            for change in changes:
+                self.producers.apply(change)
+            for transaction in completed:
+                self._complete(transaction, segment)
+        except BaseException:
+            if lease is not None:
+                lease.end()
+            raise
+        if lease is not None:
+            is_same = segment is before and self.epochs.latest == epoch
+            self.after_append(lease, segment.progress() if is_same else None, changes)
         if changes:
             self._note_unstable()
-        if self._unflushed_since_ms is None:
-            self._unflushed_since_ms = now_ms
+        self.note_unflushed(now_ms)
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush()
         return AppendInfo(
@@ -258,9 +261,30 @@ class Log:
             records,
         )
 
-    def _nothing_appended(self) -> AppendInfo:
-        end, start = self.log_end_offset, self.log_start_offset
-        return AppendInfo(end, end - 1, NO_TIMESTAMP, NO_TIMESTAMP, start, False, 0)
+    def _segment_for(
+        self, records: Bytes, first: BatchHeader, last_offset: int, timestamp_ms: int, now_ms: int
+    ) -> Segment:
+        """Return the active segment, with the newest settings; a new one if it is finished."""
+        segment, config = self.segments.active, self.config
+        if self._segment_config is not config:
+            self._segment_config = config
+            segment.use_settings(config)
+        if must_roll(segment, len(records), last_offset, timestamp_ms, config, now_ms):
+            segment = self._roll_for(first.base_offset, last_offset, now_ms)
+        if not self.has_durable_identity:
+            self._make_identity_durable()
+        return segment
+
+    def note_unflushed(self, now_ms: int) -> None:
+        """Record that something is not on the device since `now_ms`, if not earlier."""
+        if self._unflushed_since_ms is None:
+            self._unflushed_since_ms = now_ms
+
+    def prepare_lease(self) -> None:
+        """Apply the newest settings to the active segment, for a lane that will append to it."""
+        self._segment_config = self.config
+        self.segments.active.use_settings(self.config)
+        self.segments.active.prepare_lease()
 
     def _assign_epochs(self, placed: Sequence[tuple[int, BatchHeader]]) -> None:
         latest = self.epochs.latest
@@ -281,20 +305,9 @@ class Log:
         if self.topic_id is not None:
             write_partition_metadata(file_system, self.path, self.topic_id, is_durable=True)
         file_system.sync_directory(self._storage.path)
-        self._has_durable_identity = True
+        self.has_durable_identity = True
 
     # Producers.
-
-    def _duplicate_info(self, earlier: BatchMetadata, header: BatchHeader) -> AppendInfo:
-        return AppendInfo(
-            earlier.first_offset,
-            earlier.last_offset,
-            earlier.timestamp_ms,
-            earlier.timestamp_ms if header.has_log_append_time else NO_TIMESTAMP,
-            self.log_start_offset,
-            True,
-            0,
-        )
 
     def _complete(self, transaction: CompletedTransaction, segment: Segment) -> None:
         if transaction.is_aborted:
@@ -320,6 +333,7 @@ class Log:
 
     def remove_expired_producers(self, now_ms: int) -> None:
         """Remove producers that have been idle for `producer.id.expiration.ms`."""
+        self.end_lease()
         self.producers.remove_expired(now_ms, self.config.producer_id_expiration_ms)
 
     # Read.
@@ -377,6 +391,7 @@ class Log:
     def assign_epoch_start(self, epoch: int, offset: int) -> None:
         """Note that a leader of `epoch` begins to write at `offset`; see `LeaderEpochs.assign`."""
         self._refuse_if_deleted()
+        self.end_lease()
         self.epochs.assign(epoch, offset)
 
     def update_high_watermark(self, offset: int) -> None:
@@ -403,6 +418,7 @@ class Log:
             )
         if offset > self.log_start_offset:
             self._refuse_if_deleted()
+            self.end_lease()
             self.log_start_offset = offset
             self.confirm_gaps_below(offset)
             self.epochs.truncate_from_start(offset)
@@ -423,6 +439,7 @@ class Log:
         if offset < 0:
             raise ValueError(f"cannot truncate {self.topic_partition} to offset {offset}")
         self._refuse_if_deleted()
+        self.end_lease(was_cut=offset < self.log_end_offset)
         if offset >= self.log_end_offset:
             # A former leader may have noted its epoch without having written a record.
             self.epochs.truncate_from_end(self.log_end_offset)
@@ -455,8 +472,9 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove all records; the log begins and ends at `offset`."""
         self._refuse_if_deleted()
+        self.end_lease(was_cut=True)
         self._abort_cleaning()
-        if not self._has_durable_identity:
+        if not self.has_durable_identity:
             self._make_identity_durable()
         for segment in list(self.segments):
             segment.delete()
@@ -487,28 +505,6 @@ class Log:
                 if gap.end_offset > offset
             )
 
-    def accept_gaps(self) -> None:
-        """Keep all unverified gaps, because this replica now leads and followers copy its log."""
-        for gap in self.unverified_gaps:
-            logger.warning(
-                "%s leads without records from offset %d to %d", self, gap[0], gap[1] - 1
-            )
-        self.unverified_gaps = ()
-
-    def set_aside_after_gap(self) -> None:
-        """End the log at its first unverified gap; records behind it stay in `.stray` files.
-
-        For a log that must not have gaps, such as the metadata log.
-        """
-        gap = self.unverified_gaps[0]
-        for segment in self.segments.from_offset(gap.end_offset):
-            self.segments.remove(segment)
-            if segment.size_bytes:
-                segment.set_aside()
-            else:
-                segment.delete()
-        self.truncate_to(gap.first_offset)
-
     @property
     def recovery_point_to_store(self) -> int:
         """The recovery point for the checkpoint, below which the next start checks no gaps."""
@@ -531,6 +527,7 @@ class Log:
 
     def begin_move(self) -> None:
         """Begin a copy of the log: from now on compaction does not replace its segments."""
+        self.end_lease()
         self.is_moving = True
         self._abort_cleaning()
 
@@ -567,7 +564,7 @@ class Log:
         self.increment_log_start_offset(former.log_start_offset)
         self.epochs.replace(former.epochs)
         self._note_unstable()
-        if not self._has_durable_identity:
+        if not self.has_durable_identity:
             self._make_identity_durable()
         if self.recovery_point < former.recovery_point:
             self.flush()
@@ -591,6 +588,7 @@ class Log:
         return self._roll_at(first_offset, now_ms)
 
     def _roll_at(self, base_offset: int, now_ms: int) -> Segment:
+        self.end_lease()
         active = self.segments.active
         self._storage.request_flush()
         if active.size_bytes == 0:
@@ -622,7 +620,7 @@ class Log:
         The files stay for `file.delete.delay.ms`. A log that is being compacted keeps its segments
         until the pass is over. With `only_below_start`, age and size of the log are ignored.
         """
-        if self._cleaning is not None:
+        if self.is_being_cleaned:
             return 0
         doomed = deletable_segments(
             self.segments,
@@ -635,12 +633,12 @@ class Log:
         )
         if not doomed:
             return 0
+        self.end_lease()
         if doomed[-1] is self.segments.active:
             self._roll_at(self.log_end_offset, now_ms)
-        due_ms = now_ms + self.config.file_delete_delay_ms
         for segment in doomed:
             self.segments.remove(segment)
-            self.discard(segment, due_ms)
+            self.discard(segment, now_ms + self.config.file_delete_delay_ms)
         first_offset = self.segments.first.base_offset
         if first_offset > self.log_start_offset:
             self.increment_log_start_offset(first_offset)
@@ -704,7 +702,7 @@ class Log:
             self._unflushed_since_ms = None
 
     def _make_small_files_durable(self) -> None:
-        if not self._has_durable_identity:
+        if not self.has_durable_identity:
             self._make_identity_durable()
         self.epochs.make_durable()
 
@@ -764,8 +762,9 @@ class Log:
 
     def rename(self, new_directory_name: str) -> None:
         """Give the partition's directory another name in the same log directory."""
-        if not self._has_durable_identity:
+        if not self.has_durable_identity:
             self._make_identity_durable()
+        self.end_lease()
         self._abort_cleaning()
         if self._flushing is not None:
             self._flushing = None
@@ -784,7 +783,8 @@ class Log:
 
     def close(self) -> None:
         """Flush, and leave the files so that they can be loaded without recovery."""
-        if not self._has_durable_identity:
+        self.end_lease()
+        if not self.has_durable_identity:
             self._make_identity_durable()
         self.segments.active.become_inactive()
         self.flush()
@@ -795,5 +795,6 @@ class Log:
 
     def delete(self) -> None:
         """Remove the partition's directory with everything in it, at once."""
+        self.end_lease()
         self._storage.handles.release_below(self.path)
         self._storage.file_system.remove_tree(self.path)

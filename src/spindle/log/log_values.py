@@ -5,8 +5,11 @@ from typing import NamedTuple
 
 from spindle.common.ports import Bytes
 from spindle.log.leader_epochs import LeaderEpochs
+from spindle.log.producers.entry import BatchMetadata
 from spindle.log.producers.state import ProducerState
 from spindle.log.segments.segment_list import Segments
+from spindle.protocol.records.batch import BatchHeader
+from spindle.protocol.sentinels import NO_TIMESTAMP
 
 
 class AppendInfo(NamedTuple):
@@ -25,6 +28,27 @@ class AppendInfo(NamedTuple):
     is_duplicate: bool
     size_bytes: int
     records: Bytes = b""
+
+
+def nothing_appended(log_start_offset: int, log_end_offset: int) -> AppendInfo:
+    """Return the result of an append of nothing."""
+    start, end = log_start_offset, log_end_offset
+    return AppendInfo(end, end - 1, NO_TIMESTAMP, NO_TIMESTAMP, start, False, 0)
+
+
+def duplicate_append(
+    earlier: BatchMetadata, header: BatchHeader, log_start_offset: int
+) -> AppendInfo:
+    """Return the result for a batch that is in the log already, as `earlier`."""
+    return AppendInfo(
+        earlier.first_offset,
+        earlier.last_offset,
+        earlier.timestamp_ms,
+        earlier.timestamp_ms if header.has_log_append_time else NO_TIMESTAMP,
+        log_start_offset,
+        True,
+        0,
+    )
 
 
 class FetchedRecords(NamedTuple):

@@ -12,6 +12,7 @@ from spindle.log.formats.names import (
     STRAY_SUFFIX,
     parse_offset_name,
 )
+from spindle.log.gaps import set_aside_after_gap
 from spindle.log.loading import create_log, load_log
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
@@ -166,7 +167,7 @@ def _end_at_gap(log: Log) -> None:
         STRAY_SUFFIX,
         log.path,
     )
-    log.set_aside_after_gap()
+    set_aside_after_gap(log)
 
 
 def _offset_without_records(file_system: FileSystem, path: str) -> int | None:

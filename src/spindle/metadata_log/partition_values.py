@@ -89,7 +89,7 @@ def _directory_list(directories: tuple[Uuid, ...]) -> bytes:
     return bytes(out) + b"".join(directories)
 
 
-class PartitionReader:
+class PartitionValueReader:
     """Reads values of partitions; equal ids, and most equal lists, become one object."""
 
     def __init__(self) -> None:

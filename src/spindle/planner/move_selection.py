@@ -1,6 +1,7 @@
 """Choose the replicas to move and their target directories, regardless of the order of moves."""
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -225,13 +226,14 @@ def _fill_up(layout: Layout, window: FillWindow) -> None:
     fullest = sorted(layout.staying(), key=lambda each: (-layout.fill(each), each))
     lowest = [number for number in fullest[::-1] if layout.receives[number]]
     highest = _HighestFill(layout, fullest)
+    givers = _Givers(layout, fullest, window.low)
     for directory in lowest:
         for _ in range(len(layout.size)):
             low = highest.get() - spread
             if layout.fill(directory) >= low:
                 break
             lacking = low * layout.capacity_bytes[directory] - layout.used[directory]
-            if not _take_one(layout, directory, lacking, fullest, window):
+            if not _take_one(layout, directory, lacking, givers, window):
                 break
             highest.add(directory)
 
@@ -260,19 +262,57 @@ class _HighestFill:
             heapq.heapreplace(self._heap, (now, directory))
 
 
+class _Givers:
+    """The directories from which `_fill_up` takes replicas, in a fixed order.
+
+    Attributes:
+        positions: of the directories that stay above a fill without one of their replicas. All
+            others need not be searched.
+    """
+
+    def __init__(self, layout: Layout, ordered: Sequence[int], low: float) -> None:
+        self._layout = layout
+        self._low = low
+        self.ordered = ordered
+        self._position = {directory: position for position, directory in enumerate(ordered)}
+        self.positions = [
+            position for position, directory in enumerate(ordered) if self._can_give(directory)
+        ]
+
+    def spare_bytes(self, directory: int) -> float:
+        """Return the bytes that may leave a directory."""
+        capacity = self._layout.capacity_bytes[directory]
+        return self._layout.used[directory] - capacity * self._low
+
+    def update(self, directory: int) -> None:
+        """Note that a replica has entered or left a directory."""
+        position = self._position[directory]
+        at = bisect_left(self.positions, position)
+        is_known = at < len(self.positions) and self.positions[at] == position
+        can_give = self._can_give(directory)
+        if is_known and not can_give:
+            del self.positions[at]
+        elif can_give and not is_known:
+            self.positions.insert(at, position)
+
+    def _can_give(self, directory: int) -> bool:
+        size, spare = self._layout.size, self.spare_bytes(directory)
+        return any(0 < size[replica] <= spare for replica in self._layout.held[directory])
+
+
+_Candidate = tuple[bool, float, int]
+"""Whether the replica has not moved yet, how much its size differs from the wanted one, and the
+replica; the least is the best."""
+
+
 def _take_one(
-    layout: Layout, directory: int, lacking: float, fullest: Iterable[int], window: FillWindow
+    layout: Layout, directory: int, lacking: float, givers: _Givers, window: FillWindow
 ) -> bool:
     """Move a replica of the right size into a directory, preferably one that moves anyway."""
-    best: tuple[bool, float, int] | None = None
-    capacity = layout.capacity_bytes[directory]
-    most = window.high * capacity - layout.used[directory]
-    searched = 0
-    for source in fullest:
-        held_bytes = layout.capacity_bytes[source] * window.low
-        spare = min(layout.used[source] - held_bytes, most)
-        if source == directory or spare <= 0:
-            continue
+    most = window.high * layout.capacity_bytes[directory] - layout.used[directory]
+
+    def best_of(source: int, best: _Candidate | None) -> _Candidate | None:
+        spare = min(givers.spare_bytes(source), most)
         for replica in layout.held[source]:
             size = layout.size[replica]
             if not 0 < size <= spare:
@@ -280,12 +320,27 @@ def _take_one(
             key = (layout.origin[replica] == source, abs(size - lacking), replica)
             if (best is None or key < best) and layout.is_legal(replica, directory):
                 best = key
-        searched += best is not None
-        if best is not None and (not best[0] or searched == _MAX_SEARCHED):
+        return best
+
+    best, position = None, 0
+    for position in givers.positions:
+        best = best_of(givers.ordered[position], None)
+        if best is not None:
             break
     if best is None:
         return False
+    searched = 1
+    for later in range(position + 1, len(givers.ordered)):
+        if not best[0] or searched == _MAX_SEARCHED:
+            break
+        source = givers.ordered[later]
+        if source != directory and givers.spare_bytes(source) > 0:
+            best = best_of(source, best) or best
+            searched += 1
+    source = layout.place[best[2]]
     layout.move(best[2], directory)
+    givers.update(source)
+    givers.update(directory)
     return True
 
 

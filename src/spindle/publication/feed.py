@@ -26,7 +26,7 @@ from spindle.raft.log_view import BOOTSTRAP_SNAPSHOT_ID
 from spindle.raft.ready import AppendBatches, LeaderAndEpoch, LogOperation, Truncate
 
 
-class SnapshotReader(Protocol):
+class SnapshotReader:
     """Makes the content for `QuorumListener.on_snapshot` out of the batches of a snapshot."""
 
     def replay(self, batch: SnapshotBatch) -> None:
@@ -36,11 +36,11 @@ class SnapshotReader(Protocol):
             CorruptRecords: a value of the batch is not a metadata record.
             ProtocolViolation: a record contradicts the records before it.
         """
-        ...
+        raise NotImplementedError
 
     def complete(self) -> Any:
         """Return the content, after the last batch."""
-        ...
+        raise NotImplementedError
 
 
 class QuorumListener(Protocol):

@@ -14,7 +14,7 @@ from spindle.metadata.delta import MetadataDelta
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage, MetadataProvenance
 from spindle.metadata.snapshot import records_after_topics, records_before_topics
 from spindle.metadata_log.committed import CommittedBatch
-from spindle.metadata_log.partition_values import PartitionReader
+from spindle.metadata_log.partition_values import PartitionValueReader
 from spindle.metadata_log.snapshots import SnapshotBatch
 from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata_records import (
@@ -23,6 +23,7 @@ from spindle.protocol.messages.metadata_records import (
     EndTransactionRecord,
 )
 from spindle.protocol.metadata_frame import parse_frame
+from spindle.publication.feed import SnapshotReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class MetadataLoader:
         self._size_bytes = 0
 
 
-class SnapshotReplay:
+class SnapshotReplay(SnapshotReader):
     """The step from an image to that of a snapshot, made batch by batch.
 
     Until `complete` nobody sees it, so other work can be done between two batches.
@@ -143,15 +144,9 @@ class SnapshotReplay:
         self._delta.begin_snapshot()
         self._snapshot_id = snapshot_id
         self._append_time_ms = -1
-        self._partitions = PartitionReader()
+        self._partitions = PartitionValueReader()
 
     def replay(self, batch: SnapshotBatch) -> None:
-        """Replay the records of the next batch.
-
-        Raises:
-            CorruptRecords: a value is not a metadata record.
-            ProtocolViolation: a record contradicts the records before it.
-        """
         self._append_time_ms = max(self._append_time_ms, batch.append_time_ms)
         last_offset = self._snapshot_id.offset - 1
         read_partition, topics = self._partitions.read, self._delta.topics
@@ -163,7 +158,7 @@ class SnapshotReplay:
                 topics.set_partition(*partition)
 
     def complete(self) -> Publication:
-        """Return the step, after the last batch."""
+        """Return the step."""
         last_offset, epoch = self._snapshot_id.offset - 1, self._snapshot_id.epoch
         provenance = MetadataProvenance(last_offset, epoch, self._append_time_ms)
         return Publication(self._delta, self._delta.apply(provenance), 0, is_snapshot=True)

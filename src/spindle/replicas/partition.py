@@ -19,7 +19,9 @@ from spindle.common.uuids import Uuid
 from spindle.disks.executor import Callback
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.append_batches import writable
+from spindle.log.lease import LogLease
 from spindle.log.log import Log
+from spindle.log.log_config import LogConfig
 from spindle.log.log_values import AppendInfo
 from spindle.log.producers.verification import NO_TRANSACTION, TransactionContext
 from spindle.metadata.partitions import PartitionRegistration
@@ -34,7 +36,7 @@ from spindle.protocol.sentinels import ACKS_ALL
 from spindle.replicas.isr_eligibility import CommittedEligibility
 from spindle.replicas.metadata_view import MetadataView
 from spindle.replicas.record_decoding import RecordDecoding
-from spindle.replication.followers import FetchTimes
+from spindle.replication.fetch_session import FetchSession
 from spindle.replication.leader_state import IsrProposal, LeaderState
 
 _log = logging.getLogger(__name__)
@@ -126,6 +128,8 @@ class Partition:
         "_eligibility",
         "_held",
         "_last_append",
+        "_lease",
+        "_lease_ended",
         "_low_waiters",
         "_undecoded",
         "_waiter_count",
@@ -175,6 +179,8 @@ class Partition:
         self._low_waiters: list[tuple[int, LowWatermarkReached]] = []
         self._held: list[Callable[[], None]] | None = None
         self._undecoded: deque[PendingAppend] = deque()
+        self._lease: LogLease | None = None
+        self._lease_ended: Callable[[], None] | None = None
 
     # -- state
 
@@ -199,6 +205,7 @@ class Partition:
 
     def become_leader(self, registration: PartitionRegistration, min_isr: int) -> None:
         """Become leader in a new epoch, or apply changed replicas or ISR in the same epoch."""
+        self.end_lease()
         context = self._context
         now_ms = context.steady_ms()
         self.registration = registration
@@ -256,6 +263,7 @@ class Partition:
 
     def fail_waiters(self, error: ApiError) -> None:
         """Fail waiting appends and deletions with `error`, and wake parked fetches."""
+        self.end_lease()
         waiters, self._commit_waiters = self._commit_waiters, []
         for _, _, callback, _ in sorted(waiters, key=lambda waiter: waiter[:2]):
             callback(None, error)
@@ -271,6 +279,7 @@ class Partition:
         self._watchers[watcher] = None
         if appends:
             self._append_watchers[watcher] = None
+        self._tell_lease()
 
     @property
     def has_append_watchers(self) -> bool:
@@ -280,6 +289,7 @@ class Partition:
     def unwatch(self, watcher: Watcher) -> None:
         self._watchers.pop(watcher, None)
         self._append_watchers.pop(watcher, None)
+        self._tell_lease()
 
     def current_append_bytes(self, offset: int, end_offset: int) -> Bytes | None:
         """Return the current append's bytes if they are exactly [offset, end_offset).
@@ -478,6 +488,9 @@ class Partition:
         executor, update = self.directory.executor, self.log.update_high_watermark
         if self.log.high_watermark >= high_watermark:
             return
+        if self._lease is not None:
+            self._lease.raise_high_watermark(high_watermark)
+            return
         if self.log.has_open_transactions:
             # The log learns which transactions are over, which moves the last stable offset.
             executor.call(self._stable_moved, update, high_watermark)
@@ -497,10 +510,50 @@ class Partition:
             else:
                 callback(None, ApiError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
 
+    # -- a lane serves the partition
+
+    @property
+    def is_held(self) -> bool:
+        """True while changes of the log are held back."""
+        return self._held is not None
+
+    def lend(self, lease: LogLease, on_end: Callable[[], None]) -> None:
+        """Let a lane append and read, until `end_lease`, which calls `on_end`."""
+        self.end_lease()
+        self._lease, self._lease_ended = lease, on_end
+        self._tell_lease()
+
+    def end_lease(self) -> None:
+        """End the lane's permission: what it was granted for has changed."""
+        lease, on_end = self._lease, self._lease_ended
+        if lease is not None and on_end is not None:
+            self._lease = self._lease_ended = None
+            lease.end()
+            on_end()
+
+    def _tell_lease(self) -> None:
+        if self._lease is not None:
+            is_waiting = bool(self._watchers) or not (self.leader and self.leader.is_sole_replica)
+            self._lease.wake_for_appends(is_waiting=is_waiting)
+
+    def lane_appended(self, end_offset: int, leader_epoch: int) -> None:
+        """Handle that the log ends at `end_offset`, after appends in this leader epoch."""
+        leader = self.leader
+        if leader is None or leader.leader_epoch != leader_epoch:
+            return
+        if end_offset <= leader.log_end_offset:
+            return
+        has_moved = leader.on_append(end_offset, self._context.steady_ms())
+        if self.has_append_watchers:
+            self._tell_log_moved()
+        if has_moved:
+            self._on_progress(has_moved)
+
     # -- another log takes the place of this one (KIP-113)
 
     def pause_changes(self) -> None:
         """Hold back all changes of the log until `resume_changes`; reads continue."""
+        self.end_lease()
         self._held = []
 
     def resume_changes(self) -> None:
@@ -555,7 +608,7 @@ class Partition:
         fetch_offset: int,
         log_start_offset: int,
         broker_epoch: int,
-        fetches: FetchTimes,
+        fetches: FetchSession,
     ) -> None:
         """Record that a follower has all records below `fetch_offset`.
 
@@ -626,10 +679,17 @@ class Partition:
         if registration.directory(broker_id) not in trusted:
             leader.require_new_fetch(broker_id)
 
+    def use_settings(self, config: LogConfig) -> None:
+        """Apply the topic's settings to the log."""
+        if self.log.config != config:
+            self.end_lease()
+        self.log.config = config
+
     def set_min_isr(self, min_isr: int) -> None:
         """Apply the topic's `min.insync.replicas`."""
         leader = self.leader
         if leader is not None and leader.min_isr != min_isr:
+            self.end_lease()
             leader.min_isr = min_isr
             self._on_progress(leader.advance(self._context.steady_ms()))
 

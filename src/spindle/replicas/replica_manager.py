@@ -761,7 +761,7 @@ class ReplicaManager:
             topic = partition.topic_partition.topic
             if names is None or topic in names:
                 settings = self._settings_of(topic)
-                partition.log.config = settings.log_config
+                partition.use_settings(settings.log_config)
                 move = self.moves.get(partition)
                 if move is not None:
                     move.future.config = settings.log_config

@@ -1,16 +1,11 @@
 """The leader's view of one follower, learned from the follower's fetches."""
 
-from typing import Final, Protocol
+from typing import Final
 
 from spindle.protocol.sentinels import NO_OFFSET
+from spindle.replication.fetch_session import FetchSession
 
 NEVER_MS: Final = -(2**62)
-
-
-class FetchTimes(Protocol):
-    """The time of a follower's last fetch; its fetch session keeps it."""
-
-    last_used_ms: int
 
 
 class FollowerState:
@@ -44,7 +39,7 @@ class FollowerState:
         self.broker_epoch: int | None = None
         self.must_fetch = False
         self.last_caught_up_ms = now_ms if is_in_sync else NEVER_MS
-        self._fetches: FetchTimes | None = None
+        self._fetches: FetchSession | None = None
         self._last_fetch_ms = NEVER_MS
         self._offered_end_offset = NO_OFFSET
 
@@ -55,7 +50,7 @@ class FollowerState:
         broker_epoch: int,
         leader_end_offset: int,
         now_ms: int,
-        fetches: FetchTimes | None,
+        fetches: FetchSession | None,
     ) -> None:
         """Note a fetch of `fetch_offset` while the leader's log ended at `leader_end_offset`.
 

@@ -11,7 +11,8 @@ from typing import Final, NamedTuple, Protocol
 
 from spindle.common.errors import ErrorCode
 from spindle.protocol.sentinels import NO_BROKER_EPOCH
-from spindle.replication.followers import FetchTimes, FollowerState
+from spindle.replication.fetch_session import FetchSession
+from spindle.replication.followers import FollowerState
 
 _REFUSALS_WITHOUT_EFFECT: Final = (
     ErrorCode.OPERATION_NOT_ATTEMPTED,
@@ -268,7 +269,7 @@ class LeaderState:
         log_start_offset: int,
         broker_epoch: int,
         now_ms: int,
-        fetches: FetchTimes | None = None,
+        fetches: FetchSession | None = None,
     ) -> bool:
         """Note that a follower has everything before `fetch_offset`.
 

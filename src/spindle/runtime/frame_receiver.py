@@ -109,6 +109,15 @@ class FrameReceiver:
         self._drop_large()
         return (frame,)
 
+    def take(self) -> bytes:
+        """Return the received part of a frame, with its size field, and drop it."""
+        if self.large_bytes:
+            received = _SIZE.pack(self.large_bytes) + bytes(self._large[: self._large_end])
+        else:
+            received = bytes(self._small_view[self._start : self._end])
+        self.drop()
+        return received
+
     def drop(self) -> None:
         """Drop the received part of a frame."""
         self._start = self._end = 0

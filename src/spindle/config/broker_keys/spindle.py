@@ -21,6 +21,7 @@ METRICS_LISTENER: Final = "spindle.metrics.listener"
 METRICS_PROTOCOL: Final = "spindle.metrics.security.protocol"
 METRICS_USER: Final = "spindle.metrics.user"
 LOG_FORMAT: Final = "spindle.log.format"
+NATIVE_LANE_ENABLE: Final = "spindle.native.lane.enable"
 HANG_TIMEOUT: Final = "spindle.log.dir.hang.timeout.ms"
 CORDON_HIGH_WATERMARK: Final = "spindle.log.dir.cordon.high.watermark"
 CORDON_LOW_WATERMARK: Final = "spindle.log.dir.cordon.low.watermark"
@@ -56,14 +57,18 @@ SPINDLE_KEYS = (
     ConfigKey(LOG_FORMAT, STRING, "text", OneOf("text", "json"), READ_ONLY,
               "Format of the log lines: text in Kafka's layout, or json with one object per line.",
               is_internal=True),
+    ConfigKey(NATIVE_LANE_ENABLE, BOOLEAN, False, None, READ_ONLY,
+              "Serve Produce and Fetch of plain connections in native threads, one for each log "
+              "directory, where the native code was built. With false, Python serves them.",
+              is_internal=True),
     ConfigKey(HANG_TIMEOUT, INT, 60_000, Range(1_000), READ_ONLY,
               "Time after which a log directory whose disk does not answer counts as failed, as if "
               "the disk had reported an error. After 10 seconds a log line says that it hangs.",
               is_internal=True),
     ConfigKey(NATIVE_ENABLE, BOOLEAN, True, None, READ_ONLY,
-              "Use the native code (Rust) where the installation has built it. With false, or where "
-              "it was not built, everything runs in Python: the results are the same, and compaction "
-              "is slower. The log of a start says which.",
+              "Use the native code (Rust) where the installation has built it. With false, or "
+              "where it was not built, everything runs in Python: the results are the same, and "
+              "compaction is slower. The log of a start says which.",
               is_internal=True),
 )
 # fmt: on

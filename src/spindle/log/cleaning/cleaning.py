@@ -12,10 +12,10 @@ from struct import error as StructError
 from typing import Final, NamedTuple
 
 from spindle.common.errors import CorruptLog, CorruptRecords, RecordsTooLarge
+from spindle.common.native import is_native_available
 from spindle.common.ports import FileSystem
 from spindle.log.cleaning.batch_filter import BatchFilter
 from spindle.log.cleaning.key_map import CopyRules, DictKeyMap, KeyMap, MapSize
-from spindle.log.cleaning.native_kernel import NativeKeyMap, load_library
 from spindle.log.cleaning.plan import CleaningPlan, SourceSegment
 from spindle.log.cleaning.transactions import CleanedTransactions
 from spindle.log.errors import CleaningAborted, UncleanableLog
@@ -91,8 +91,11 @@ DEFAULT_SETTINGS: Final = CleaningSettings()
 
 def new_key_map(size: MapSize, *, is_native: bool) -> KeyMap:
     """Return an empty key map, in native code if that is wanted and available."""
-    library = load_library() if is_native else None
-    return DictKeyMap(size) if library is None else NativeKeyMap(library, size)
+    if is_native and is_native_available():
+        from spindle.log.cleaning.native_key_map import NativeKeyMap
+
+        return NativeKeyMap(size)
+    return DictKeyMap(size)
 
 
 class Cleaning:

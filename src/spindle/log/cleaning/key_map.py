@@ -1,6 +1,6 @@
 """The newest offset of each key in the part of a log that a compaction pass has read.
 
-`DictKeyMap` holds the keys themselves in a dict of Python. `native_kernel.NativeKeyMap` holds
+`DictKeyMap` holds the keys themselves in a dict of Python. `native_key_map.NativeKeyMap` holds
 hashes of 16 bytes in one table of fixed size, and walks over whole chunks of batches.
 """
 
@@ -47,10 +47,7 @@ class CopyRules(NamedTuple):
 
 
 class FilteredRecords(NamedTuple):
-    """The kept uncompressed records of a batch, encoded; empty if all or none are kept.
-
-    `data` is overwritten by the next call of `filter_records`.
-    """
+    """The kept uncompressed records of a batch, encoded; empty if all or none are kept."""
 
     kept_count: int
     is_unchanged: bool
@@ -142,7 +139,7 @@ class KeyMap(Protocol):
 
 
 class DictKeyMap:
-    """A key map without compiled code."""
+    """A key map in Python."""
 
     __slots__ = ("_offsets", "_size", "_used_bytes")
 

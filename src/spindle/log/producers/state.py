@@ -192,6 +192,10 @@ class ProducerState:
                 # A follower appends the transactions of several producers at once.
                 self._ongoing = dict(sorted(self._ongoing.items()))
 
+    def put(self, entry: ProducerStateEntry) -> None:
+        """Store the state of an idempotent producer after appends."""
+        self._producers[entry.producer_id] = entry
+
     def complete(self, transaction: CompletedTransaction) -> None:
         """End a transaction; it stays unstable until its marker is replicated."""
         self._ongoing.pop(transaction.first_offset, None)

@@ -87,12 +87,25 @@ class IndexFile:
             is_final: no other entry will follow, so the file need not grow to its full size.
         """
         file = self._handles.get(self.path, create=True)
-        if not self._has_full_size and not is_final:
-            file.truncate(max(self.max_entries, self.count + 1) * self._entry.size)
-            self._has_full_size = True
+        if not is_final:
+            self.grow_to_full_size()
         file.pwrite(self._entry.pack(*fields), self.count * self._entry.size)
         self.count += 1
         self._is_dirty = True
+
+    def grow_to_full_size(self) -> None:
+        """Give the file its full size, as its next entry would."""
+        if not self._has_full_size:
+            size_bytes = max(self.max_entries, self.count + 1) * self._entry.size
+            self._handles.get(self.path, create=True).truncate(size_bytes)
+            self._has_full_size = True
+            self._is_dirty = True
+
+    def appended_elsewhere(self, count: int) -> None:
+        """Count the entries that were written to the file by other code."""
+        if count != self.count:
+            self.count = count
+            self._is_dirty = True
 
     def entry_at(self, index: int) -> tuple[int, ...]:
         """Return the entry at `index`, 0 <= index < count."""

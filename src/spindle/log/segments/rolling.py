@@ -26,9 +26,7 @@ def must_roll(
     age_ms = (
         max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - segment.created_ms
     )
-    limit_ms = config.segment_ms
-    if config.segment_jitter_ms:
-        limit_ms -= _jitter_ms(segment, config)
+    limit_ms = _limit_ms(segment, config)
     return (
         size > config.segment_bytes - incoming_bytes
         or age_ms > limit_ms
@@ -36,6 +34,16 @@ def must_roll(
         or segment.time_index.is_full
         or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
     )
+
+
+def latest_timestamp(segment: Segment, config: LogConfig) -> int:
+    """Return the largest timestamp that fits a segment whose first batch has one."""
+    return min(segment.first_timestamp() + _limit_ms(segment, config), 2**63 - 1)
+
+
+def _limit_ms(segment: Segment, config: LogConfig) -> int:
+    jitter_ms = _jitter_ms(segment, config) if config.segment_jitter_ms else 0
+    return config.segment_ms - jitter_ms
 
 
 def _jitter_ms(segment: Segment, config: LogConfig) -> int:

@@ -20,12 +20,13 @@ from spindle.log.formats.names import (
     TRANSACTION_INDEX_SUFFIX,
     offset_name,
 )
+from spindle.log.lease import SegmentProgress
 from spindle.log.log_config import LogConfig
 from spindle.log.open_files import FileHandles
 from spindle.log.segments.file_range import FileRange
-from spindle.log.segments.offset_index import OffsetIndex
+from spindle.log.segments.offset_index import OffsetIndex, OffsetPosition
 from spindle.log.segments.preallocation import Preallocation
-from spindle.log.segments.time_index import TimeIndex
+from spindle.log.segments.time_index import TimeIndex, TimestampPosition
 from spindle.log.segments.transaction_index import TransactionIndex
 from spindle.protocol.records.batch import (
     HEADER_BYTES,
@@ -330,6 +331,40 @@ class Segment:
         for position, header in batches:
             self.note_batch(start + position, header)
         self.size_bytes = start + len(records)
+
+    def prepare_lease(self) -> None:
+        """Let other code append to the files: the indexes get their full size."""
+        self.offset_index.file.grow_to_full_size()
+        self.time_index.file.grow_to_full_size()
+
+    def progress(self) -> SegmentProgress:
+        """Return what changes with each append."""
+        offset_index, time_index = self.offset_index, self.time_index
+        return SegmentProgress(
+            self.size_bytes,
+            self.max_timestamp,
+            self.max_timestamp_offset,
+            self._bytes_since_index_entry,
+            offset_index.file.count,
+            *offset_index.last,
+            time_index.file.count,
+            *time_index.last,
+        )
+
+    def take_progress(self, progress: SegmentProgress) -> None:
+        """Store the state after appends by other code."""
+        self._is_dirty = True
+        self.size_bytes = progress.size_bytes
+        self.max_timestamp = progress.max_timestamp
+        self.max_timestamp_offset = progress.max_timestamp_offset
+        self._bytes_since_index_entry = progress.bytes_since_index_entry
+        offset_index, time_index = self.offset_index, self.time_index
+        offset_index.file.appended_elsewhere(progress.offset_entries)
+        offset_index.last = OffsetPosition(progress.last_entry_offset, progress.last_entry_position)
+        time_index.file.appended_elsewhere(progress.time_entries)
+        time_index.last = TimestampPosition(
+            progress.last_entry_timestamp, progress.last_entry_timestamp_offset
+        )
 
     @property
     def index_progress(self) -> IndexProgress:

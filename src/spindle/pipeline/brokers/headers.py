@@ -42,7 +42,6 @@ class _HeaderReader(BrokerRangeReader):
         from spindle.columnar.batch_rows import batch_rows
         from spindle.columnar.headers import HeaderWalk
         from spindle.columnar.row_counts import RowCounter
-        from spindle.columnar.tables import address_of
 
         view = memoryview(run.batches.records)
         start = max(run.start_offset, self.wanted.start_offset)
@@ -59,7 +58,7 @@ class _HeaderReader(BrokerRangeReader):
         before = -1
         while before < walk.position < len(view) and not walk.is_finished:
             before = walk.position
-            fields = walk.fields(address_of(view) + before, len(view) - before, before, len(view))
+            fields = walk.fields(view[before:], before, len(view))
             if walk.finding:
                 raise CorruptRecords(
                     f"{partition}: batch behind offset {walk.next_offset - 1}: {walk.finding}"

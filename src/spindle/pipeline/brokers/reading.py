@@ -8,9 +8,9 @@ import pyarrow as pa
 from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.fetcher import FetchedRun, PartitionFetcher, TopicReplaced
 from spindle.client.fetching import FetchLimits
+from spindle.client.isolation import AbortedTransactions
 from spindle.columnar.corruption import corruption_log
 from spindle.columnar.decoder import BatchDecoder, RowFilter
-from spindle.columnar.transactions import AbortedTransactions
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.pipeline.brokers.options import BrokerTaskOptions
 from spindle.pipeline.brokers.ranges import OffsetRange

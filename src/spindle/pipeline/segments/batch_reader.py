@@ -18,7 +18,7 @@ from spindle.columnar.batch_rows import batch_rows
 from spindle.columnar.headers import HeaderWalk
 from spindle.columnar.row_counts import RowCounter
 from spindle.columnar.segment_log import SegmentLog
-from spindle.columnar.tables import MISPLACED_OFFSETS, SCAN_FINDINGS, address_of
+from spindle.columnar.tables import MISPLACED_OFFSETS, SCAN_FINDINGS
 from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.pipeline.segments.failover import ReadSettings, read_resumed
 from spindle.pipeline.segments.ranges import SegmentRange
@@ -90,7 +90,7 @@ class _HeaderReader:
             except OSError as error:
                 self._segments.next_offset = walk.next_offset
                 raise self._segments.interrupted(error) from error
-            fields = walk.fields(address_of(self._buffer), size_bytes, position, file_bytes)
+            fields = walk.fields(window[:size_bytes], position, file_bytes)
             self._check_offsets(opened, fields, min_offset, position)
             if fields.shape[1]:
                 min_offset = walk.next_offset

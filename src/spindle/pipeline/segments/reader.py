@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from spindle.client.isolation import AbortedTransactions
 from spindle.columnar.corruption import (
     ADVICE,
     CorruptBatch,
@@ -17,7 +18,6 @@ from spindle.columnar.corruption import (
 )
 from spindle.columnar.decoder import BatchDecoder, batch_size
 from spindle.columnar.segment_log import SegmentLog
-from spindle.columnar.transactions import AbortedTransactions
 from spindle.common.errors import CorruptLog
 from spindle.pipeline.segments.failover import ReadSettings, read_resumed
 from spindle.pipeline.segments.ranges import SegmentRange

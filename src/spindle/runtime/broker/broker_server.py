@@ -4,11 +4,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spindle.common.errors import LogDirectoryFailed
 from spindle.common.ids import Endpoint
 from spindle.common.uuids import Uuid
+from spindle.config.broker_keys.spindle import NATIVE_LANE_ENABLE
 from spindle.config.broker_values import BrokerValues
 from spindle.config.sasl_settings import check_dynamic_users
 from spindle.disks.cordons import Cordon
@@ -67,6 +68,9 @@ from spindle.serving.services import BrokerServices
 from spindle.serving.topology import endpoint_of
 from spindle.serving.traffic import Traffic
 from spindle.serving.unsupported_feature_log import RefusalLog
+
+if TYPE_CHECKING:
+    from spindle.runtime.lanes.lanes import Lanes
 
 log = logging.getLogger(__name__)
 
@@ -160,6 +164,7 @@ class BrokerServer:
             RequestServer(listener, limits=self.limits, metrics=metrics, quotas=self.quotas)
             for listener in self.listeners
         ]
+        self._lanes = self._make_lanes(metrics)
 
     def late_transactions_before_ms(self) -> int:
         """Return the time in ms; an open transaction whose last records are older is late."""
@@ -318,6 +323,11 @@ class BrokerServer:
         )
 
     @property
+    def connections_in_lanes(self) -> int:
+        """The number of connections that native lanes serve now."""
+        return 0 if self._lanes is None else self._lanes.connection_count
+
+    @property
     def state(self) -> BrokerState:
         return self.lifecycle.state
 
@@ -350,6 +360,8 @@ class BrokerServer:
         self.housekeeping.start()
         self._cordons.start()
         await self._env.tls.renew(may_rename=True)
+        if self._lanes is not None:
+            self._lanes.start(self._env.directories)
         for server in self._servers:
             await server.open()
 
@@ -369,6 +381,8 @@ class BrokerServer:
         elif self._config.flag("controlled.shutdown.enable"):
             await self.lifecycle.controlled_shutdown(timeout_s)
         await self.directory_changes.stop()
+        if self._lanes is not None:
+            self._lanes.stop()
         for server in self._servers:
             await server.close()
         await self.housekeeping.stop()
@@ -385,6 +399,27 @@ class BrokerServer:
         self.replica_fetchers.stop_all()
         await self.lifecycle.stop()
         await self._close_logs()
+
+    def _make_lanes(self, metrics: RequestMetrics) -> "Lanes | None":
+        config = self._config
+        if not config.flag(NATIVE_LANE_ENABLE) or config.integer("queued.max.request.bytes") >= 0:
+            return None
+        try:
+            from spindle.runtime.lanes.lanes import Lanes
+        except ImportError as error:
+            log.warning("%s=true has no effect: %s", NATIVE_LANE_ENABLE, error)
+            return None
+        lanes = Lanes(
+            self.services,
+            metrics,
+            max_frame_bytes=config.integer("socket.request.max.bytes"),
+            fetch_max_bytes=config.integer("fetch.max.bytes"),
+            max_connections=self._env.max_descriptors // 2,
+        )
+        for server in self._servers:
+            server.lanes = lanes
+        log.info("Produce and Fetch of plain connections are served in native threads")
+        return lanes
 
     def _make_listeners(self) -> list[Listener]:
         env = self._env
@@ -488,6 +523,8 @@ class BrokerServer:
         if delta.features.is_changed:
             self.directory_reports.features_changed(publication.image)
         self.quotas.update(publication.image.client_quotas)
+        if self._lanes is not None:
+            self._lanes.review_permissions()
         if delta.topics.deleted:
             gone = [(topic_id, topic.name) for topic_id, topic in delta.topics.deleted.items()]
             self.groups.on_topics_deleted(gone)
@@ -502,6 +539,8 @@ class BrokerServer:
         """Work in the directories that the broker has now."""
         self.services.config = self._config.with_log_dirs(d.path for d in self._env.directories)
         self.housekeeping.follow_directories()
+        if self._lanes is not None and self.lifecycle.state is BrokerState.RUNNING:
+            self._lanes.follow(self._env.directories)
         self._cordons.directories_changed(self._followed)
 
     def _update_values(self, image: MetadataImage) -> None:
@@ -541,5 +580,7 @@ class BrokerServer:
             return  # it is not in use: a command gets the failure
         log.error("Stopping serving logs in dir %s: %s", failure.path, failure.cause)
         self.replicas.on_directory_failed(directory)
+        if self._lanes is not None:
+            self._lanes.directory_failed(directory)
         directory.executor.run_after_failure(directory.store.close_without_flush)
         self.directory_reports.directory_failed(directory)

@@ -1,31 +1,23 @@
 """Moves replicas between the directories of this broker: a task for each move, a few at a time.
 
-`num.replica.alter.log.dirs.threads` moves run at the same time, in the order of their names. Each
-copies in small jobs on the directories' own threads. `lock` is held during a reaction to metadata.
-While a move begins or two logs are swapped, the reactions skip this replica, and its instructions
-are applied afterwards: a disk that hangs delays no other replica.
+`num.replica.alter.log.dirs.threads` moves run at the same time, in the order of their names;
+`spindle.runtime.broker.move_task` has the steps of one. `lock` is held during a reaction to
+metadata. While a move begins or two logs are swapped, the reactions skip this replica, and its
+instructions are applied afterwards: a disk that hangs delays no other replica.
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Final
+from contextlib import asynccontextmanager
 
-from spindle.common.errors import CorruptLog, CorruptRecords, ErrorCode, LogDirectoryFailed
+from spindle.common.errors import ErrorCode
 from spindle.disks.log_directory import LogDirectory
-from spindle.replicas.moves.copier import Comparison, ReplicaCopy
 from spindle.replicas.moves.move import Move
-from spindle.replicas.moves.states import MoveEvent, MoveState
 from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import ReplicaManager
-from spindle.runtime.background import end, run_once
+from spindle.runtime.background import end
+from spindle.runtime.broker.move_task import MoveTask
 from spindle.serving.quotas.replication import ReplicationQuota
-
-log = logging.getLogger(__name__)
-
-_NEWS_S: Final = 0.05
-"""Pause between two checks for new records, of a move that has all records."""
 
 
 class ReplicaMover:
@@ -166,9 +158,8 @@ class ReplicaMover:
     def _start_next(self) -> None:
         while self._waiting and len(self._running) < self._max_at_once and not self._is_stopped:
             move = self._waiting.pop(0)
-            copy = ReplicaCopy(move, self._now_ms)
             task = self._running[move] = MoveTask(
-                move, copy, self._replicas, self._quota, self.alone
+                move, self._replicas, self._quota, self.alone, self._now_ms
             )
             task.start(self._ended)
 
@@ -182,141 +173,3 @@ class ReplicaMover:
             task.wake()
         elif move in self._waiting and not move.course.is_under_way:
             self._waiting.remove(move)
-
-
-class MoveTask:
-    """One running move."""
-
-    def __init__(
-        self,
-        move: Move,
-        copy: ReplicaCopy,
-        replicas: ReplicaManager,
-        quota: ReplicationQuota,
-        alone: Callable[[Partition], AbstractAsyncContextManager[None]],
-    ) -> None:
-        self._move = move
-        self._replicas = replicas
-        self._moves = replicas.moves
-        self._quota = quota
-        self._alone = alone
-        self._copy = copy
-        self._is_news = asyncio.Event()
-        self.task: asyncio.Task[None] | None = None
-
-    def start(self, ended: Callable[[Move], None]) -> None:
-        self.task = run_once(self._run(), f"move {self._move}")
-        self.task.add_done_callback(lambda _: ended(self._move))
-
-    def wake(self) -> None:
-        self._is_news.set()
-
-    async def _run(self) -> None:
-        try:
-            if self._move.course.is_under_way:
-                await self._copy.begin()
-            while self._move.course.is_under_way:
-                await self._turn(self._move.course.state)
-        except LogDirectoryFailed as failure:
-            # `Moves.directory_failed` has ended the move, or is about to.
-            log.warning("the move of %s stops: %s", self._move, failure)
-        except (CorruptLog, CorruptRecords) as error:
-            log.error("the move of %s meets a damaged batch: %s", self._move, error)
-            partition = self._move.partition
-            self._replicas.damages.note(partition.log, error)
-            self._happened(MoveEvent.BROKEN)
-        except Exception:  # after an error of this program, the move must end
-            log.exception("the move of %s", self._move)
-            self._happened(MoveEvent.BROKEN)
-
-    async def _turn(self, state: MoveState) -> None:
-        self._is_news.clear()
-        match state:
-            case MoveState.COPYING:
-                if await self._copy_some():
-                    self._happened(MoveEvent.CAUGHT_UP)
-            case MoveState.VERIFYING:
-                await self._verify(self._move.future.log_end_offset)
-                if self._move.course.state is MoveState.VERIFYING:
-                    await self._copy.flush()
-                    self._happened(MoveEvent.EQUAL)
-            case MoveState.ASSIGNING:
-                if await self._copy_some():
-                    await self._wait_for_news()
-            case _ if self._quota.is_exceeded:
-                # As in Kafka: the quota also delays the swap of a log that is copied in one chunk.
-                await self._wait_for_news()
-            case _:
-                await self._swap()
-
-    async def _copy_some(self) -> bool:
-        """Copy one chunk within the quota; return True if no record is missing."""
-        if self._quota.is_exceeded:
-            await self._wait_for_news()
-            return False
-        copied = await self._copy.copy_chunk()
-        self._quota.record(copied.size_bytes)
-        return copied.has_all
-
-    async def _wait_for_news(self) -> None:
-        """Return when an event has come since the beginning of the turn, or after a short time."""
-        try:
-            async with asyncio.timeout(_NEWS_S):
-                await self._is_news.wait()
-        except TimeoutError:
-            pass
-
-    async def _verify(self, end_offset: int) -> bool:
-        """Compare up to `end_offset`; return True if all of it is equal."""
-        course = self._move.course
-        while course.is_under_way and course.verified_end_offset < end_offset:
-            match await self._copy.compare_chunk(end_offset):
-                case Comparison.DIFFERENT:
-                    self._happened(MoveEvent.DIFFERENT)
-                    if course.is_under_way:
-                        await self._copy.start_over()
-                    return False
-                case Comparison.TRUNCATED | Comparison.START_MOVED:
-                    await self._copy.copy_chunk()
-                    end_offset = min(end_offset, self._move.future.log_end_offset)
-        return course.is_under_way
-
-    async def _swap(self) -> None:
-        """Copy almost everything first; then block appends and copy the last records."""
-        await self._copy_rest()
-        if not await self._verify(self._move.future.log_end_offset):
-            return
-        async with self._alone(self._move.partition):
-            if self._move.course.state is MoveState.SWAPPING:
-                await self._replicas.while_held(self._move.partition, self._swap_held)
-        if self._move.course.state is MoveState.DONE:
-            await self._copy.clean_up()
-
-    async def _copy_rest(self) -> None:
-        """Copy the last few records even above the quota; later copies wait for it."""
-        has_all = False
-        while self._move.course.is_under_way and not has_all:
-            copied = await self._copy.copy_chunk()
-            self._quota.record(copied.size_bytes)
-            has_all = copied.has_all
-
-    async def _swap_held(self) -> None:
-        move, copy = self._move, self._copy
-        former = await copy.state_for_copy()
-        await self._copy_rest()
-        if not await self._verify(former.log_end_offset) or move.lag:
-            return
-        await copy.adopt_state(former)
-        if not move.course.is_under_way:
-            return
-        await copy.set_aside()
-        self._happened(MoveEvent.SET_ASIDE)
-        if move.course.state is MoveState.PROMOTING:
-            await copy.promote()
-            move.partition.replace_log(move.future, move.target)
-            self._happened(MoveEvent.SWAPPED)
-        else:
-            await copy.put_back()
-
-    def _happened(self, event: MoveEvent) -> None:
-        self._moves.apply(self._move, event)

@@ -104,6 +104,8 @@ def _warn_of_unclean_elections(elections: Sequence[LeaderChange], reason: str) -
 def _log_leader(
     name: str, old: PartitionRegistration, new: PartitionRegistration, level: int
 ) -> None:
+    if not logger.isEnabledFor(level):
+        return  # this is called for each of very many partitions
     logger.log(
         level,
         "Partition change of %s: leader %s -> %s, leader epoch %d, ISR %s",

@@ -18,10 +18,9 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.log_throttle import LogThrottle
 from spindle.controller.activation import activation_records
 from spindle.controller.broker_sessions import BrokerHeartbeatManager
-from spindle.controller.decision import ControllerContext, Decision
-from spindle.controller.delegation_tokens import Requester
+from spindle.controller.decision import ControllerContext, Decision, OperationContext, Requester
 from spindle.controller.error_responses import error_answer
-from spindle.controller.operations import OPERATIONS, OperationContext
+from spindle.controller.operations import OPERATIONS
 from spindle.controller.quotas import host_names
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.message import Message
@@ -93,6 +92,7 @@ class ControllerDriver(MetadataPublisher):
             self._heartbeats,
             lambda: self._log.image,
             self._execute,
+            lambda: publisher.last_committed_offset,
             clock,
             wall_clock,
             self.history,
@@ -238,6 +238,7 @@ class ControllerDriver(MetadataPublisher):
 
     def on_committed(self, last_offset: int) -> None:
         self._log.committed(last_offset)
+        self.tasks.committed()
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         if leader.leader_id != self._context.settings.node_id:

@@ -1,4 +1,8 @@
-"""Runs the periodic tasks of the active controller; a task that fails does not stop the others."""
+"""Runs the periodic tasks of the active controller; a task that fails does not stop the others.
+
+A task with more to do than fits into one decision continues when that decision is committed:
+requests of brokers are answered in between, and the log does not run ahead of its commits.
+"""
 
 import asyncio
 import logging
@@ -15,6 +19,7 @@ from spindle.controller.elections import balance_leaders, elect_uncleanly, elect
 from spindle.controller.periodic import Schedule, Task, intervals_ms
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.messages.metadata_records import NoOpRecord
+from spindle.protocol.sentinels import NO_OFFSET
 from spindle.runtime.controller.controller_counters import ControllerHistory
 
 logger = logging.getLogger(__name__)
@@ -28,7 +33,8 @@ class PeriodicTasks:
 
     Args:
         image: returns the speculative image.
-        execute: appends the records of a decision.
+        execute: appends the records of a decision; returns the offset to wait for.
+        committed_offset: returns the offset up to which everything is committed (inclusive).
         clock: milliseconds of a monotonic clock.
         wall_clock: milliseconds since the epoch.
     """
@@ -39,6 +45,7 @@ class PeriodicTasks:
         heartbeats: BrokerHeartbeatManager,
         image: Callable[[], MetadataImage],
         execute: Callable[[Decision[Any]], int],
+        committed_offset: Callable[[], int],
         clock: Callable[[], int],
         wall_clock: Callable[[], int],
         history: ControllerHistory,
@@ -47,6 +54,8 @@ class PeriodicTasks:
         self._heartbeats = heartbeats
         self._image = image
         self._execute = execute
+        self._committed_offset = committed_offset
+        self._awaited_offset = NO_OFFSET
         self._clock = clock
         self._wall_clock = wall_clock
         self._history = history
@@ -66,6 +75,16 @@ class PeriodicTasks:
             self._timer.cancel()
             self._timer = None
         self._schedule = None
+        self._awaited_offset = NO_OFFSET
+
+    def committed(self) -> None:
+        """Continue with a task that waits for the commit of its last decision."""
+        if self._awaited_offset != NO_OFFSET and not self._is_waiting():
+            self._awaited_offset = NO_OFFSET
+            self._set_timer()
+
+    def _is_waiting(self) -> bool:
+        return self._committed_offset() < self._awaited_offset
 
     def elect_waiting_now(self) -> None:
         """Schedule the elections that did not fit into a decision, to run shortly."""
@@ -80,7 +99,7 @@ class PeriodicTasks:
 
     def _set_timer(self) -> None:
         due_ms = self.next_due_ms
-        if due_ms is None:
+        if due_ms is None or self._is_waiting():
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -129,14 +148,15 @@ class PeriodicTasks:
             self._expire_tokens()
             return
         if task is Task.FENCE_STALE_BROKERS:
-            has_more = self._fence(now_ms)
+            decision = fence_stale_broker(self._image(), self._heartbeats, now_ms, self._context)
         else:
-            decide = _ELECTIONS[task]
-            decision = decide(self._image(), self._context.settings)
-            self._execute(decision)
-            has_more = decision.response
-        if has_more and self._schedule is not None:
+            decision = _ELECTIONS[task](self._image(), self._context.settings)
+        last_offset = self._execute(decision)
+        if task is Task.FENCE_STALE_BROKERS:
+            self._fenced(decision.response)
+        if decision.response and self._schedule is not None:
             self._schedule.run_by(task, now_ms)
+            self._awaited_offset = last_offset
 
     def _expire_tokens(self) -> None:
         decision = remove_expired_tokens(self._image(), self._wall_clock())
@@ -148,14 +168,11 @@ class PeriodicTasks:
                 decision.response,
             )
 
-    def _fence(self, now_ms: int) -> bool:
-        decision = fence_stale_broker(self._image(), self._heartbeats, now_ms, self._context)
-        self._execute(decision)
-        self._history.heartbeats_timed_out += decision.response
+    def _fenced(self, has_expired: bool) -> None:
+        self._history.heartbeats_timed_out += has_expired
         expiry_ms = self._heartbeats.next_expiry_ms()
         if expiry_ms is not None and self._schedule is not None:
             self._schedule.run_by(Task.FENCE_STALE_BROKERS, expiry_ms)
-        return decision.response
 
     @property
     def _node_id(self) -> int:

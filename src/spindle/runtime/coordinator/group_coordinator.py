@@ -340,7 +340,9 @@ class GroupCoordinator:
             )
         core = shard.shard
         return await shard.submit(
-            lambda _, out: commit_transactional_offsets(core.groups, request, client, out)
+            lambda token, out: commit_transactional_offsets(
+                core.groups, GroupRequest(token, request, out, client)
+            )
         )
 
     async def complete_transaction(

@@ -7,6 +7,7 @@ directory. A thread whose disk hangs is abandoned: it does nothing more if the d
 import asyncio
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -25,8 +26,28 @@ _NumberedJob = tuple[int, Callable[..., object], tuple[object, ...]]
 """Number (0 without a callback), function and arguments."""
 
 
+class LogGuard(ABC):
+    """Keeps other code from the logs of a directory while a function runs."""
+
+    @abstractmethod
+    def enter(self) -> None:
+        """Wait until no other code uses the logs; an error ends the function."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Let other code use the logs again."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Have other code use the directory no more, because it has failed."""
+
+
 class DirectoryThread(SerialExecutor):
-    """Runs functions on the thread of one log directory, in the order of submission."""
+    """Runs functions on the thread of one log directory, in the order of submission.
+
+    Attributes:
+        guard: is entered before each function and left after it; None for no guard.
+    """
 
     def __init__(
         self,
@@ -50,6 +71,7 @@ class DirectoryThread(SerialExecutor):
         self._began_ns = 0
         self._reported_busy_ns = 0
         self._thread = threading.Thread(target=self._run, name=f"io {path}", daemon=True)
+        self.guard: LogGuard | None = None
         self._watched = WatchedThread(time.monotonic)
         self._thread.start()
         self.watch.add(self._watched)
@@ -101,6 +123,13 @@ class DirectoryThread(SerialExecutor):
         self._waits.close()
         return True
 
+    def fail(self, cause: BaseException | str) -> LogDirectoryFailed:
+        """See `DirectoryExecutor`."""
+        failure = super().fail(cause)
+        if self.guard is not None:
+            self.guard.end()
+        return failure
+
     def _run(self) -> None:
         """Perform jobs on the I/O thread until `stop`."""
         self._watched.progress = _own_cpu_clock()
@@ -140,7 +169,15 @@ class DirectoryThread(SerialExecutor):
             number, function, args = job
             watched.function = function
             self._began_ns = began_ns = perf_counter_ns()
-            result, error = self._perform(function, args)
+            guard = self.guard
+            if guard is None:
+                result, error = self._perform(function, args)
+            else:
+                guard.enter()
+                try:
+                    result, error = self._perform(function, args)
+                finally:
+                    guard.leave()
             self._began_ns = 0
             self._busy_ns += perf_counter_ns() - began_ns
             watched.function = None

@@ -4,7 +4,7 @@ Times go into buckets of a sixteenth of an octave, so that a quantile has an err
 although no single request is stored. Quantiles cover the last one to two minutes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import frexp, ldexp
 from typing import Final
 
@@ -42,10 +42,14 @@ class RequestTimes:
     def observe(self, elapsed_s: float) -> None:
         self.count += 1
         self.total_s += elapsed_s
-        if not _MIN_S < elapsed_s < _MAX_S:
-            elapsed_s = _MIN_S if elapsed_s <= _MIN_S else _MAX_S
-        mantissa, exponent = frexp(elapsed_s)
-        self._now[(exponent << 4) + int(mantissa * 32) + _FIRST] += 1
+        self._now[_bucket_of(elapsed_s)] += 1
+
+    def add(self, total_ns: int, by_time_ns: Iterable[tuple[int, int]]) -> None:
+        """Count requests that a lane has served: (time in ns, count)."""
+        self.total_s += total_ns / 1e9
+        for elapsed_ns, count in by_time_ns:
+            self.count += count
+            self._now[_bucket_of(elapsed_ns / 1e9)] += count
 
     def quantiles_s(self, wanted: Sequence[float], now_s: float) -> list[float]:
         """Return the given quantiles (0 to 1) of the times of recent requests; 0 without requests.
@@ -58,6 +62,13 @@ class RequestTimes:
             self._began_s = now_s
         total = sum(counts)
         return [_quantile_s(counts, total, part) for part in wanted]
+
+
+def _bucket_of(elapsed_s: float) -> int:
+    if not _MIN_S < elapsed_s < _MAX_S:
+        elapsed_s = _MIN_S if elapsed_s <= _MIN_S else _MAX_S
+    mantissa, exponent = frexp(elapsed_s)
+    return (exponent << 4) + int(mantissa * 32) + _FIRST
 
 
 def _quantile_s(counts: Sequence[int], total: int, part: float) -> float:

@@ -8,6 +8,7 @@ responses, the connection reads nothing from the peer.
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
@@ -18,7 +19,7 @@ from typing import Any, Final, Protocol, cast
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
 from spindle.common.promise import Promise
-from spindle.protocol.api import PRODUCE
+from spindle.protocol.api import FETCH, PRODUCE
 from spindle.runtime.frame_receiver import FrameReceiver
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.response_writer import (
@@ -28,7 +29,7 @@ from spindle.runtime.network.response_writer import (
     ResponseWriter,
 )
 from spindle.runtime.network.sasl_state import SaslState
-from spindle.runtime.network.sendfile_socket import Borrowed
+from spindle.runtime.network.sendfile_socket import Borrowed, shut_down
 from spindle.runtime.task_promise import promise_of
 from spindle.security.server.mechanism import LoggedIn
 from spindle.serving.fetch.sendfile_response import AnswerCutOff, PartialResponse
@@ -48,16 +49,22 @@ class ConnectionState(Enum):
 
     SERVING = "requests are read and started"
     MUTED = "nothing is read or started until the throttle time is over (KIP-219)"
+    IN_LANE = "the lane of a directory reads and answers the requests"
     REFUSING = "nothing is handled any more; an error is sent after a delay"
     CLOSING = "nothing is handled or written any more"
     CLOSED = "the transport has ended"
 
 
-_SERVING, _MUTED, _REFUSING, _CLOSING, _CLOSED = ConnectionState
+_SERVING, _MUTED, _IN_LANE, _REFUSING, _CLOSING, _CLOSED = ConnectionState
+
+_LIVING: Final = (_SERVING, _MUTED, _IN_LANE)
+_MAX_PAUSE_OF_LANE: Final = 1024
+"""Maximum number of requests that the event loop serves before a lane is considered again."""
 
 LEGAL_MOVES: Final = {
-    _SERVING: {_MUTED, _REFUSING, _CLOSING, _CLOSED},
+    _SERVING: {_MUTED, _IN_LANE, _REFUSING, _CLOSING, _CLOSED},
     _MUTED: {_MUTED, _SERVING, _REFUSING, _CLOSING, _CLOSED},
+    _IN_LANE: {_SERVING, _CLOSING, _CLOSED},
     _REFUSING: {_REFUSING, _CLOSING, _CLOSED},
     _CLOSING: {_CLOSING, _CLOSED},
     _CLOSED: set[ConnectionState](),
@@ -65,10 +72,36 @@ LEGAL_MOVES: Final = {
 """The states that may follow a state; every other move is a bug."""
 
 
+class ConnectionLanes(ABC):
+    """The lanes of the broker; see `spindle.runtime.lanes`."""
+
+    @abstractmethod
+    def consider(self, connection: "Connection", frame: Bytes) -> None:
+        """Call `move_to` if a lane can serve requests like this one, else `stay_for_longer`."""
+
+    @property
+    @abstractmethod
+    def has_progress(self) -> bool:
+        """True if lanes have served requests that Python has not taken into account."""
+
+    @abstractmethod
+    def take_progress(self) -> None:
+        """Take them into account, before a request is handled that depends on them."""
+
+    @abstractmethod
+    def ask_back(self, token: int) -> None:
+        """Have a connection back, to see whether it is idle."""
+
+    @abstractmethod
+    def forget(self, token: int) -> None:
+        """Forget a connection that has ended."""
+
+
 class Dispatcher(Protocol):
     """The server, as a connection uses it."""
 
     limits: RequestLimits
+    lanes: ConnectionLanes | None
 
     def dispatch(self, connection: "Connection", frame: Bytes) -> Answer | Deferred:
         """Handle one request; a ProtocolViolation closes the connection."""
@@ -132,6 +165,11 @@ class Connection(asyncio.BufferedProtocol):
         self._is_advancing = False
         self._timer: asyncio.TimerHandle | None = None
         self._writer = ResponseWriter(self, self._limits.unsent)
+        self._is_feeding = False
+        self._adopt: Callable[[bytes], int | None] | None = None
+        self._token = 0
+        self._requests_to_lane = 0
+        self._pause_of_lane = 1
 
     def _move(self, state: ConnectionState, timer: asyncio.TimerHandle | None = None) -> None:
         """Enter a state; `timer` ends it unless another event comes first."""
@@ -143,7 +181,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _is_ending(self) -> bool:
-        return self.state is not _SERVING and self.state is not _MUTED
+        return self.state not in _LIVING
 
     # -- the transport's callbacks
 
@@ -159,6 +197,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._leave_lane()
         self._move(_CLOSED)
         self._receiver.drop()
         if self._unauthenticated is not None:
@@ -202,11 +241,16 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active_s = self._loop.time()
         if self._is_ending:
             return
+        was_feeding, self._is_feeding = self._is_feeding, True
         try:
             for frame in self._receiver.received(nbytes):
                 self._accept(frame)
         except ProtocolViolation as violation:
             self._dispatcher.on_protocol_violation(self, violation)
+        finally:
+            self._is_feeding = was_feeding
+        if self._adopt is not None:
+            self._flow()
         if self._receiver.large_bytes and not self._large_held_bytes:
             self._flow()
         if self._unauthenticated is not None:
@@ -251,6 +295,8 @@ class Connection(asyncio.BufferedProtocol):
                     return
                 self._frames.popleft()
                 self._begin(frame, is_produce)
+                if self._dispatcher.lanes is not None and len(frame) >= 2:
+                    self._consider_lane(self._dispatcher.lanes, frame)
         finally:
             self._is_advancing = False
 
@@ -318,7 +364,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or self._is_ending:
             return
-        should_read = not self._frames and self.state is _SERVING
+        should_read = not self._frames and self.state is _SERVING and self._adopt is None
         if not self._large_held_bytes and self._limits.is_full:
             should_read = False
             self._limits.when_room(self._flow)
@@ -329,6 +375,98 @@ class Connection(asyncio.BufferedProtocol):
         if should_read != self._is_reading:
             self._is_reading = should_read
             (transport.resume_reading if should_read else transport.pause_reading)()
+        if self._adopt is not None:
+            self._hand_over(transport)
+
+    # -- in a lane
+
+    def _consider_lane(self, lanes: ConnectionLanes, frame: Bytes) -> None:
+        if _API_KEY.unpack_from(frame)[0] not in (PRODUCE, FETCH) or self.sasl is not None:
+            return
+        self._requests_to_lane -= 1
+        if self._requests_to_lane < 0 and self._adopt is None and self.state is _SERVING:
+            lanes.consider(self, frame)
+
+    def stay_for_longer(self) -> None:
+        """Serve more requests here than the last time before a lane is considered again."""
+        self._requests_to_lane = self._pause_of_lane
+        self._pause_of_lane = min(2 * self._pause_of_lane, _MAX_PAUSE_OF_LANE)
+
+    def move_to(self, adopt: Callable[[bytes], int | None]) -> None:
+        """Call `adopt` with the bytes that were received, as soon as nothing is pending.
+
+        It returns the token of the connection in its lane, or None if the lane cannot take it.
+        """
+        self._adopt = adopt
+        self._flow()
+
+    def descriptor(self) -> int:
+        """Return the descriptor of the socket."""
+        assert self._transport is not None
+        own = self._transport.get_extra_info("socket")
+        return -1 if own is None else int(own.fileno())
+
+    def _hand_over(self, transport: asyncio.Transport) -> None:
+        writer = self._writer
+        if self.state is not _SERVING or transport.get_extra_info("sslcontext") is not None:
+            self._adopt = None
+            return
+        if (
+            self._is_feeding
+            or self._frames
+            or writer.pending
+            or writer.is_full
+            or transport.get_write_buffer_size()
+        ):
+            return
+        adopt, self._adopt = self._adopt, None
+        received = self._receiver.take()
+        self._release_large()
+        token = adopt(received) if adopt is not None else None
+        if token is None:
+            self.stay_for_longer()
+            self._feed(received)
+            self._flow()
+            return
+        self._token = token
+        self._move(_IN_LANE)
+
+    def _feed(self, received: bytes) -> None:
+        """Handle bytes as if they had just arrived."""
+        left = memoryview(received)
+        self._is_feeding = True
+        while left and not self._is_ending:
+            buffer = self.get_buffer(len(left))
+            count = min(len(buffer), len(left))
+            buffer[:count] = left[:count]
+            self.buffer_updated(count)
+            left = left[count:]
+        self._is_feeding = False
+
+    def return_from_lane(self, received: bytes, *, is_served: bool, idle_s: float) -> None:
+        """Serve the connection here again, from these bytes on.
+
+        Args:
+            is_served: the lane served all requests before; else it cannot serve the next one.
+            idle_s: how long the lane has had no request.
+        """
+        if self.state is not _IN_LANE:
+            return
+        self._move(_SERVING)
+        self._token = 0
+        if not is_served:
+            self.stay_for_longer()
+        self._feed(received)
+        self.last_active_s = self._loop.time() - (0.0 if received else idle_s)
+        self._flow()
+
+    def _leave_lane(self) -> None:
+        """End a connection that a lane serves: the lane has a descriptor of its own."""
+        if self._token and self._dispatcher.lanes is not None:
+            self._dispatcher.lanes.forget(self._token)
+            self._token = 0
+            if self._transport is not None:
+                shut_down(self._transport)
 
     # -- see `SocketOwner` and `ResponseOwner`
 
@@ -361,6 +499,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def is_idle_since(self, time_s: float) -> bool:
         """Return True if the connection was idle since `time_s` of the loop's clock."""
+        if self.state is _IN_LANE:
+            if self.last_active_s < time_s and self._dispatcher.lanes is not None:
+                self._dispatcher.lanes.ask_back(self._token)
+            return False
         if self.state is _CLOSING:
             # No further request is answered, and the peer may never read the earlier responses.
             return self.last_active_s < time_s
@@ -428,6 +570,7 @@ class Connection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close after the bytes already given to the socket have been sent."""
         if self.state is not _CLOSED:
+            self._leave_lane()
             self._stop(_CLOSING)
             if self._transport is not None:
                 self._transport.close()
@@ -435,6 +578,7 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close at once."""
         if self.state is not _CLOSED:
+            self._leave_lane()
             self._stop(_CLOSING)
             if self._transport is not None:
                 self._transport.abort()

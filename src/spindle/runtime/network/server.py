@@ -23,7 +23,7 @@ from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 from spindle.protocol.requests import read_request
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.auth_log import LoginLog
-from spindle.runtime.network.connection import Connection
+from spindle.runtime.network.connection import Connection, ConnectionLanes
 from spindle.runtime.network.large_requests import INLINE_ELEMENTS, LargeRequests, max_elements
 from spindle.runtime.network.listener import Listener
 from spindle.runtime.network.request_limits import RequestLimits
@@ -55,6 +55,7 @@ class RequestServer:
         quotas: ClientQuotas | None = None,
     ) -> None:
         self.limits = limits
+        self.lanes: ConnectionLanes | None = None
         self._listener = listener
         self._max_idle_s = max(limits.max_idle_ms, 0) / 1000
         self._large = LargeRequests()
@@ -250,6 +251,9 @@ class RequestServer:
             answered = self._authenticate(connection, connection.sasl, frame)
             if answered is not None:
                 return answered
+        lanes = self.lanes
+        if lanes is not None and lanes.has_progress:
+            lanes.take_progress()
         header = read_request_header(frame)
         api_key, version = header.api_key, header.api_version
         handler = self._listener.handlers.get(api_key)

@@ -6,8 +6,8 @@ in, because only it has the connection.
 
 from spindle.authorization.operations import Operation
 from spindle.common.errors import ErrorCode
+from spindle.controller.decision import Requester
 from spindle.controller.delegation_tokens import (
-    Requester,
     TokenRequest,
     has_other_than_users,
     owner_of,

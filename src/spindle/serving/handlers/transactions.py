@@ -1,12 +1,11 @@
 """The APIs of transactional producers, and those that describe transactions."""
 
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
-from spindle.config.node_config import NodeConfig
 from spindle.coordinator.partitioning import partition_for
 from spindle.coordinator.transactions.descriptions import (
     DescribedTransaction,
@@ -14,7 +13,6 @@ from spindle.coordinator.transactions.descriptions import (
 )
 from spindle.coordinator.transactions.end_txn import EndRequest
 from spindle.coordinator.transactions.metadata import EPOCH_BUMP_VERSION
-from spindle.coordinator.transactions.ports import TransactionCoordinatorPort
 from spindle.protocol import versions
 from spindle.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -36,14 +34,13 @@ from spindle.protocol.messages.list_transactions import (
 from spindle.serving.context import RequestContext, fencing_code
 from spindle.serving.cooperative import cooperatively
 from spindle.serving.permissions import (
-    Guarded,
     check_cluster,
     check_group,
     check_transactional_id,
     may_use_topic,
     may_use_transactional_id,
 )
-from spindle.serving.ports import HasImage
+from spindle.serving.services import BrokerServices
 
 _INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
@@ -53,22 +50,11 @@ _TopicResult: TypeAlias = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResu
 _Codes: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
 
-class TransactionServices(Guarded, Protocol):
-    """The parts of a broker that these handlers use."""
-
-    @property
-    def config(self) -> NodeConfig: ...
-    @property
-    def metadata(self) -> HasImage: ...
-    @property
-    def transactions(self) -> TransactionCoordinatorPort: ...
-
-
 # ---------------------------------------------------------------- AddPartitionsToTxn
 
 
 async def handle_add_partitions(
-    services: TransactionServices, context: RequestContext, request: AddPartitionsToTxnRequest
+    services: BrokerServices, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     """Add partitions to transactions, or verify that they belong to them (KIP-890).
 
@@ -114,7 +100,7 @@ def _only_transaction(request: AddPartitionsToTxnRequest) -> _Transaction:
 
 
 def _begin(
-    services: TransactionServices, context: RequestContext, transaction: _Transaction
+    services: BrokerServices, context: RequestContext, transaction: _Transaction
 ) -> Awaitable[_Codes]:
     """Start adding or verifying the partitions; return an awaitable of the error codes."""
     partitions = _partitions_of(transaction)
@@ -159,7 +145,7 @@ def _partitions_of(transaction: _Transaction) -> list[TopicPartition]:
 
 
 def _refused(
-    services: TransactionServices,
+    services: BrokerServices,
     context: RequestContext,
     partitions: Sequence[TopicPartition],
     *,
@@ -196,7 +182,7 @@ def _by_topic(codes: _Codes, result_type: Any) -> list[Any]:
 
 
 async def handle_add_offsets(
-    services: TransactionServices, context: RequestContext, request: AddOffsetsToTxnRequest
+    services: BrokerServices, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
     """Add the partition of a group's offsets to a transaction."""
     offsets = services.metadata.image.topics.by_name.get(OFFSETS_TOPIC)
@@ -220,7 +206,7 @@ async def handle_add_offsets(
 
 
 async def handle_end_transaction(
-    services: TransactionServices, context: RequestContext, request: EndTxnRequest
+    services: BrokerServices, context: RequestContext, request: EndTxnRequest
 ) -> EndTxnResponse:
     """Commit or abort a transaction; from version 5 on, the producer gets a new epoch."""
     has_bump = context.api_version >= versions.END_TXN_EPOCH_BUMP
@@ -242,7 +228,7 @@ async def handle_end_transaction(
 
 
 async def handle_describe_transactions(
-    services: TransactionServices, context: RequestContext, request: DescribeTransactionsRequest
+    services: BrokerServices, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     """Describe transactional ids; each has its own error."""
     return DescribeTransactionsResponse(
@@ -254,7 +240,7 @@ async def handle_describe_transactions(
 
 
 def _described(
-    services: TransactionServices, context: RequestContext, name: str
+    services: BrokerServices, context: RequestContext, name: str
 ) -> DescribedTransaction:
     """Describe a transactional id with the topics that the sender may describe."""
     if not may_use_transactional_id(services, context, Operation.DESCRIBE, name):
@@ -269,7 +255,7 @@ def _described(
 
 
 async def handle_list_transactions(
-    services: TransactionServices, context: RequestContext, request: ListTransactionsRequest
+    services: BrokerServices, context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
     """List the transactional ids of this coordinator that the sender may describe."""
     try:

@@ -1,16 +1,22 @@
-"""The work of a move on the two directories' I/O threads, one small job at a time (KIP-113).
+"""One move of a replica to another log directory, from the first copy to the swap (KIP-113).
 
-Each job handles at most `CHUNK_BYTES`, so that requests of producers and consumers for the same
-directories wait for one job, and not for the whole copy.
+`MoveTask` has the order of the steps, one method for each state of `spindle.replicas.moves.move`.
+`ReplicaCopy` does the work on the threads of the two directories, in small jobs of at most
+`CHUNK_BYTES`, so that requests of producers and consumers wait for one job, and not for the whole
+copy. `UnverifiedRanges` has copied records synced and read back while more are copied: this keeps
+the final comparison short and bounds unsynced data.
 """
 
+import asyncio
+import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from enum import Enum
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from spindle.common.errors import LogDirectoryFailed
-from spindle.disks.copied_range import CopiedRange
+from spindle.common.errors import CorruptLog, CorruptRecords, LogDirectoryFailed
+from spindle.disks.copied_range import COPIED_RANGE_BYTES, CopiedRange, read_back
 from spindle.disks.log_copy import (
     CHUNK_BYTES,
     Chunk,
@@ -26,11 +32,227 @@ from spindle.disks.log_copy import (
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.log import Log
 from spindle.log.log_values import MovedLogState
-from spindle.replicas.moves.move import Move
-from spindle.replicas.moves.unverified_ranges import UnverifiedRanges
+from spindle.replicas.moves.move import Move, MoveEvent, MoveState
+from spindle.replicas.partition import Partition
+from spindle.replicas.replica_manager import ReplicaManager
+from spindle.runtime.background import run_once
+from spindle.serving.quotas.replication import ReplicationQuota
+
+log = logging.getLogger(__name__)
+
+_NEWS_S: Final = 0.05
+"""Pause between two checks for new records, of a move that has all records."""
+MIN_BYTES: Final = 1024 * 1024
+"""A shorter range is not synced: comparing both logs there is cheaper."""
+
+_MAX_UNSYNCED: Final = 2
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+
+class MoveTask:
+    """One running move.
+
+    Args:
+        alone: prevents other changes of a replica's directory while its body runs.
+    """
+
+    def __init__(
+        self,
+        move: Move,
+        replicas: ReplicaManager,
+        quota: ReplicationQuota,
+        alone: Callable[[Partition], AbstractAsyncContextManager[None]],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._move = move
+        self._replicas = replicas
+        self._moves = replicas.moves
+        self._quota = quota
+        self._alone = alone
+        self._copy = ReplicaCopy(move, now_ms)
+        self._is_news = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    def start(self, ended: Callable[[Move], None]) -> None:
+        self.task = run_once(self._run(), f"move {self._move}")
+        self.task.add_done_callback(lambda _: ended(self._move))
+
+    def wake(self) -> None:
+        self._is_news.set()
+
+    async def _run(self) -> None:
+        try:
+            if self._move.course.is_under_way:
+                await self._copy.begin()
+            while self._move.course.is_under_way:
+                await self._turn(self._move.course.state)
+        except LogDirectoryFailed as failure:
+            # `Moves.directory_failed` has ended the move, or is about to.
+            log.warning("the move of %s stops: %s", self._move, failure)
+        except (CorruptLog, CorruptRecords) as error:
+            log.error("the move of %s meets a damaged batch: %s", self._move, error)
+            partition = self._move.partition
+            self._replicas.damages.note(partition.log, error)
+            self._happened(MoveEvent.BROKEN)
+        except Exception:  # after an error of this program, the move must end
+            log.exception("the move of %s", self._move)
+            self._happened(MoveEvent.BROKEN)
+
+    async def _turn(self, state: MoveState) -> None:
+        self._is_news.clear()
+        match state:
+            case MoveState.COPYING:
+                if await self._copy_some():
+                    self._happened(MoveEvent.CAUGHT_UP)
+            case MoveState.VERIFYING:
+                await self._verify(self._move.future.log_end_offset)
+                if self._move.course.state is MoveState.VERIFYING:
+                    await self._copy.flush()
+                    self._happened(MoveEvent.EQUAL)
+            case MoveState.ASSIGNING:
+                if await self._copy_some():
+                    await self._wait_for_news()
+            case _ if self._quota.is_exceeded:
+                # As in Kafka: the quota also delays the swap of a log that is copied in one chunk.
+                await self._wait_for_news()
+            case _:
+                await self._swap()
+
+    async def _copy_some(self) -> bool:
+        """Copy one chunk within the quota; return True if no record is missing."""
+        if self._quota.is_exceeded:
+            await self._wait_for_news()
+            return False
+        copied = await self._copy.copy_chunk()
+        self._quota.record(copied.size_bytes)
+        return copied.has_all
+
+    async def _wait_for_news(self) -> None:
+        """Return when an event has come since the beginning of the turn, or after a short time."""
+        try:
+            async with asyncio.timeout(_NEWS_S):
+                await self._is_news.wait()
+        except TimeoutError:
+            pass
+
+    async def _verify(self, end_offset: int) -> bool:
+        """Compare up to `end_offset`; return True if all of it is equal."""
+        course = self._move.course
+        while course.is_under_way and course.verified_end_offset < end_offset:
+            match await self._copy.compare_chunk(end_offset):
+                case Comparison.DIFFERENT:
+                    self._happened(MoveEvent.DIFFERENT)
+                    if course.is_under_way:
+                        await self._copy.start_over()
+                    return False
+                case Comparison.TRUNCATED | Comparison.START_MOVED:
+                    await self._copy.copy_chunk()
+                    end_offset = min(end_offset, self._move.future.log_end_offset)
+        return course.is_under_way
+
+    async def _swap(self) -> None:
+        """Copy almost everything first; then block appends and copy the last records."""
+        await self._copy_rest()
+        if not await self._verify(self._move.future.log_end_offset):
+            return
+        async with self._alone(self._move.partition):
+            if self._move.course.state is MoveState.SWAPPING:
+                await self._replicas.while_held(self._move.partition, self._swap_held)
+        if self._move.course.state is MoveState.DONE:
+            await self._copy.clean_up()
+
+    async def _copy_rest(self) -> None:
+        """Copy the last few records even above the quota; later copies wait for it."""
+        has_all = False
+        while self._move.course.is_under_way and not has_all:
+            copied = await self._copy.copy_chunk()
+            self._quota.record(copied.size_bytes)
+            has_all = copied.has_all
+
+    async def _swap_held(self) -> None:
+        move, copy = self._move, self._copy
+        former = await copy.state_for_copy()
+        await self._copy_rest()
+        if not await self._verify(former.log_end_offset) or move.lag:
+            return
+        await copy.adopt_state(former)
+        if not move.course.is_under_way:
+            return
+        await copy.set_aside()
+        self._happened(MoveEvent.SET_ASIDE)
+        if move.course.state is MoveState.PROMOTING:
+            await copy.promote()
+            move.partition.replace_log(move.future, move.target)
+            self._happened(MoveEvent.SWAPPED)
+        else:
+            await copy.put_back()
+
+    def _happened(self, event: MoveEvent) -> None:
+        self._moves.apply(self._move, event)
+
+
+class UnverifiedRanges:
+    """The records that were copied in this run and not compared yet, in their order."""
+
+    def __init__(self, move: Move) -> None:
+        self._move = move
+        self._open: CopiedRange | None = None
+        self._closed: deque[tuple[CopiedRange, asyncio.Future[int | None]]] = deque()
+
+    @property
+    def open_crc(self) -> int:
+        """The checksum of the open range; the checksum of the next records continues it."""
+        return 0 if self._open is None else self._open.crc
+
+    async def add(self, written: CopiedRange) -> None:
+        """Add records, whose `crc` continues `open_crc`; wait while too many bytes are unsynced."""
+        self._open = written if self._open is None else self._open.extended(written)
+        if self._open.size_bytes >= COPIED_RANGE_BYTES:
+            self._close()
+            if len(self._closed) > _MAX_UNSYNCED:
+                await self._closed[-1 - _MAX_UNSYNCED][1]
+
+    def _close(self) -> None:
+        assert self._open is not None, "there is nothing to read back"
+        copied, self._open = self._open, None
+        target = self._move.target
+        verification = asyncio.ensure_future(
+            target.executor.submit_beside(read_back, target.store.storage.file_system, copied)
+        )
+        verification.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._closed.append((copied, verification))
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._open = None
+        self._closed.clear()
+
+    def truncated_to(self, offset: int) -> None:
+        """Drop the ranges with records at or after this offset."""
+        while self._closed and self._closed[-1][0].end_offset > offset:
+            self._closed.pop()
+        if self._open is not None and self._open.end_offset > offset:
+            self._open = None
+
+    def first_from(self, offset: int) -> CopiedRange | None:
+        """Drop the ranges that end at or below this offset; return the next one, if any."""
+        while self._closed and self._closed[0][0].end_offset <= offset:
+            self._closed.popleft()
+        if not self._closed and self._open is not None:
+            if self._open.end_offset > offset and self._open.size_bytes >= MIN_BYTES:
+                self._close()
+            else:
+                self._open = None
+        return self._closed[0][0] if self._closed else None
+
+    async def read_back(self) -> int | None:
+        """Read the next range back from the device; return its checksum and drop the range.
+
+        Return None if a file of the range was removed.
+        """
+        return await self._closed.popleft()[1]
 
 
 class Comparison(Enum):

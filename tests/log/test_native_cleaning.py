@@ -1,7 +1,5 @@
-"""The compiled loops of compaction do what the Python code does, or leave the batch to it."""
+"""The native loops of compaction do what the Python code does, or leave the batch to it."""
 
-import shutil
-from pathlib import Path
 from struct import pack_into
 from typing import Any
 
@@ -10,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_builders import NOW_MS, new_log, new_storage
 
-from spindle.log.cleaning import cleaning, native_kernel
+from spindle.common.native import is_native_available
+from spindle.log.cleaning import cleaning
 from spindle.log.cleaning.cleaning import Cleaning, CleaningSettings
-from spindle.log.cleaning.key_map import CopyRules, MapSize
-from spindle.log.cleaning.native_kernel import LIBRARY, NativeKeyMap, load_library
+from spindle.log.cleaning.key_map import BatchCopier, CopyRules, KeyMap, MapSize
 from spindle.log.cleaning.plan import dirty_range, plan_cleaning
 from spindle.log.cleaning.replacement import put_in_place
 from spindle.log.errors import UncleanableLog
@@ -33,44 +31,16 @@ CONFIG = LogConfig(
     delete_retention_ms=1000,
 )
 
-compiled = pytest.mark.skipif(load_library() is None, reason="this checkout was not compiled")
+native_code = pytest.mark.skipif(not is_native_available(), reason="there is no native code")
 
 
-def test_a_machine_with_a_compiler_has_the_compiled_loops() -> None:
-    assert LIBRARY.exists() or shutil.which("cc") is None
-    assert (load_library() is not None) == LIBRARY.exists()
+def native(size: MapSize = SIZE) -> KeyMap:
+    from spindle.log.cleaning.native_key_map import NativeKeyMap
+
+    return NativeKeyMap(size)
 
 
-@compiled
-def test_a_library_of_another_version_is_not_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    changed = tmp_path / "kernel.c"
-    changed.write_bytes(native_kernel.SOURCE.read_bytes() + b"\n")
-    monkeypatch.setattr(native_kernel, "SOURCE", changed)
-    assert load_library.__wrapped__() is None
-
-
-@compiled
-@pytest.mark.parametrize("name", ["LIBRARY", "CHECKSUMS"])
-@pytest.mark.parametrize("size", [0, 1, 20, 10_000])
-def test_a_truncated_file_is_not_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, size: int
-) -> None:
-    whole = getattr(native_kernel, name).read_bytes()
-    truncated = tmp_path / "truncated"
-    truncated.write_bytes(whole[: min(size, len(whole) - 1)])
-    monkeypatch.setattr(native_kernel, name, truncated)
-    assert load_library.__wrapped__() is None
-
-
-def native(size: MapSize = SIZE) -> NativeKeyMap:
-    library = load_library()
-    assert library is not None
-    return NativeKeyMap(library, size)
-
-
-@compiled
+@native_code
 @given(st.lists(st.tuples(st.binary(max_size=40), st.integers(0, 2**40)), max_size=60))
 def test_the_map_is_a_dict(pairs: list[tuple[bytes, int]]) -> None:
     table, expected = native(), dict[bytes, int]()
@@ -81,7 +51,7 @@ def test_the_map_is_a_dict(pairs: list[tuple[bytes, int]]) -> None:
     assert table.newest_offset(b"x" * 50) == -1
 
 
-@compiled
+@native_code
 @pytest.mark.parametrize("size", [1, 3000, 3071, 3072, 6143, 6145, 100_003])
 def test_a_checksum_of_any_length_is_right(size: int) -> None:
     value = (bytes(range(251)) * 400)[:size]
@@ -92,7 +62,7 @@ def test_a_checksum_of_any_length_is_right(size: int) -> None:
     assert native().put_batches(bytes(damaged), 0, 0, 10) == (0, -1)
 
 
-@compiled
+@native_code
 def test_the_map_keeps_to_its_memory() -> None:
     table = native(MapSize(24 * 100, 0.5, 10**6))
     put = 0
@@ -135,7 +105,7 @@ def produce_all(log: Log, produced: list[tuple[list[SimpleRecord], int, bool, in
 
 
 def files_after(
-    produced: list[tuple[list[SimpleRecord], int, bool, int]], buffer_bytes: int, *, compiled: bool
+    produced: list[tuple[list[SimpleRecord], int, bool, int]], buffer_bytes: int, *, is_native: bool
 ) -> dict[str, bytes]:
     """Two passes, the second after the delete horizon; the bytes of all files."""
     files = MemoryFileSystem()
@@ -150,7 +120,7 @@ def files_after(
             produce_all(log, produced[:1])
             log.update_high_watermark(log.log_end_offset)
             plan = plan_cleaning(log, dirty_range(log, cleaner_offset, now_ms))
-            settings = CleaningSettings(buffer_bytes=buffer_bytes, is_native=compiled)
+            settings = CleaningSettings(buffer_bytes=buffer_bytes, is_native=is_native)
             cleaned = Cleaning(files, plan, now_ms, settings).run()
             assert put_in_place(cleaned, now_ms)
             cleaner_offset = cleaned.end_offset
@@ -159,7 +129,7 @@ def files_after(
     return {name: files.read_bytes(f"{log.path}/{name}") for name in names}
 
 
-@compiled
+@native_code
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
@@ -169,15 +139,21 @@ def files_after(
     ),
     st.sampled_from([4, 1000, 1 << 20]),
 )
-def test_every_byte_is_the_same_with_and_without_compiled_code(
+def test_every_byte_is_the_same_with_and_without_native_code(
     produced: list[tuple[list[SimpleRecord], int, bool, int]], buffer_bytes: int
 ) -> None:
-    expected = files_after(produced, buffer_bytes, compiled=False)
-    assert files_after(produced, buffer_bytes, compiled=True) == expected
+    expected = files_after(produced, buffer_bytes, is_native=False)
+    assert files_after(produced, buffer_bytes, is_native=True) == expected
 
 
 def rules(end: int) -> CopyRules:
     return CopyRules(end, end, NOW_MS, NOW_MS + 1000, [], 4096)
+
+
+def copier(table: KeyMap, rules: CopyRules) -> BatchCopier:
+    copier = table.copier(rules, 1 << 16)
+    assert copier is not None
+    return copier
 
 
 def built(count: int = 3, **fields: Any) -> bytes:
@@ -185,7 +161,7 @@ def built(count: int = 3, **fields: Any) -> bytes:
     return build_batch(some, **fields)
 
 
-@compiled
+@native_code
 @pytest.mark.parametrize(
     "batch",
     [
@@ -227,12 +203,12 @@ def test_it_gives_up_in_front_of_what_it_cannot_handle(batch: bytes) -> None:
     data = before + batch + built()
     position, end = table.put_batches(data, 0, 0, 100)
     assert (position, end) == (len(before), 3)
-    copied = table.copier(rules(3), 1 << 16).copy(data, 0, IndexProgress(-1, 0, 0))
+    copied = copier(table, rules(3)).copy(data, 0, IndexProgress(-1, 0, 0))
     assert copied.next_position == len(before)
     assert bytes(copied.data) == before
 
 
-@compiled
+@native_code
 @given(st.binary(max_size=80), st.integers(0, 10))
 def test_arbitrary_bytes_are_no_records(payload: bytes, count: int) -> None:
     header = read_header(built())._replace(record_count=count)
@@ -241,7 +217,7 @@ def test_arbitrary_bytes_are_no_records(payload: bytes, count: int) -> None:
     assert (table.filter_records(header, payload, rules(0)) is not None) == parsed
 
 
-@compiled
+@native_code
 @given(st.lists(st.tuples(st.integers(61, 300), st.integers(0, 255)), max_size=8))
 def test_damaged_records_never_lead_out_of_the_buffer(damages: list[tuple[int, int]]) -> None:
     batch = bytearray(built(20))
@@ -250,7 +226,7 @@ def test_damaged_records_never_lead_out_of_the_buffer(damages: list[tuple[int, i
     sealed = seal_batch(read_header(batch), batch[HEADER_BYTES:])
     table = native()
     position, _ = table.put_batches(sealed, 0, 0, 100)
-    copied = table.copier(rules(20), 1 << 16).copy(sealed, 0, IndexProgress(-1, 0, 0))
+    copied = copier(table, rules(20)).copy(sealed, 0, IndexProgress(-1, 0, 0))
     assert (copied.next_position == len(sealed)) >= (position == len(sealed))
 
 
@@ -262,7 +238,7 @@ def test_a_batch_with_more_keys_than_memory_is_named() -> None:
     log.update_high_watermark(log.log_end_offset)
     plan = plan_cleaning(log, dirty_range(log, None, NOW_MS))
     pass_ = Cleaning(log.handles.file_system, plan, NOW_MS, CleaningSettings(map_bytes=2400))
-    if load_library() is None:
+    if not is_native_available():
         assert pass_.run().end_offset == 1000, "a dict has room for one batch more"
         return
     with pytest.raises(UncleanableLog, match=r"log\.cleaner\.dedupe\.buffer\.size has no room"):
@@ -270,7 +246,7 @@ def test_a_batch_with_more_keys_than_memory_is_named() -> None:
 
 
 def test_pack_into_keeps_the_position_of_the_count() -> None:
-    """The compiled code reads the count of records at byte 57 of a batch, and flags at byte 22."""
+    """The native code reads the count of records at byte 57 of a batch, and flags at byte 22."""
     batch = bytearray(built(5))
     pack_into(">i", batch, 57, 4)
     assert read_header(batch).record_count == 4

@@ -1,0 +1,179 @@
+//! Produce from frame to answer.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::batch::{
+    check_client_batch, patch_log_append_time, patch_offset_and_epoch, BatchHeader,
+};
+use super::lease::{LeaseShared, LeaseState, Leases};
+use super::wire::{Header, Produce, Produced, TopicKey};
+
+const NOT_STORED: i16 = 56; // KAFKA_STORAGE_ERROR
+const ACKS_ALL: i16 = -1;
+
+/// Why a request was not served whole.
+#[derive(Debug)]
+pub enum AppendError {
+    /// Nothing was appended: Python serves the request.
+    Up,
+    /// Nothing was appended, and the disk has failed, or has no space left.
+    Disk(io::Error),
+}
+
+/// The result of a request: what each partition got, and the error of the disk if there was one.
+pub type Appended = (Vec<Produced>, Option<io::Error>);
+
+/// Return the headers of the batches; None if Python has to look at one of them.
+pub fn check_batches(frame: &[u8], header: &Header, request: &Produce) -> Option<Vec<BatchHeader>> {
+    if !matches!(request.acks, ACKS_ALL | 0 | 1) {
+        return None;
+    }
+    let check = |records: &[u8]| check_client_batch(records, header.version);
+    request
+        .parts
+        .iter()
+        .map(|part| check(&frame[part.records.clone()]))
+        .collect()
+}
+
+/// Return the leases of all partitions, if every batch may be appended now.
+fn admit(
+    leases: &Leases,
+    frame: &[u8],
+    request: &Produce,
+    headers: &[BatchHeader],
+    now_ms: i64,
+) -> Option<Vec<u64>> {
+    let mut ids = Vec::with_capacity(headers.len());
+    for (part, header) in request.parts.iter().zip(headers) {
+        let id = match &request.topics[part.topic] {
+            TopicKey::Name(range) => leases.by_name(&frame[range.clone()], part.index),
+            TopicKey::Id(topic_id) => leases.by_topic_id(topic_id, part.index),
+        }?;
+        let state = leases.by_id.get(&id)?;
+        let may_append = state.may_append
+            && (request.acks != ACKS_ALL || state.shared.is_sole_replica)
+            && state.rules.allow(header, now_ms)
+            && state.producers.is_next(header);
+        let timestamp = if state.rules.uses_log_append_time {
+            now_ms
+        } else {
+            header.max_timestamp
+        };
+        let last_offset = state.end_offset() + i64::from(header.last_offset_delta);
+        let must_roll = state
+            .segment
+            .must_roll(header.size_bytes(), last_offset, timestamp);
+        if !may_append || must_roll || ids.contains(&id) {
+            return None;
+        }
+        ids.push(id);
+    }
+    Some(ids)
+}
+
+/// Append all batches of a request, or none. The caller has passed the gate.
+///
+/// If the disk fails behind the first batch, the partitions without their batch get an error.
+pub fn append(
+    leases: &mut Leases,
+    frame: &mut [u8],
+    request: &Produce,
+    headers: &mut [BatchHeader],
+    now_ms: i64,
+    end_lease: impl Fn(&LeaseShared),
+) -> Result<(Vec<u64>, Appended), AppendError> {
+    let ids = admit(leases, frame, request, headers, now_ms).ok_or(AppendError::Up)?;
+    let mut results = Vec::with_capacity(ids.len());
+    let mut failure = None;
+    for (at, id) in ids.iter().enumerate() {
+        if failure.is_some() {
+            results.push(not_stored());
+            continue;
+        }
+        let Some(state) = leases.by_id.get_mut(id) else {
+            return Err(AppendError::Up);
+        };
+        let records = &mut frame[request.parts[at].records.clone()];
+        let began = Instant::now();
+        match append_one(state, records, &mut headers[at], now_ms) {
+            Ok(result) => {
+                leases
+                    .writes
+                    .observe(began.elapsed(), headers[at].size_bytes() as u64);
+                results.push(result);
+                leases.mark_dirty(*id);
+            }
+            Err(error) => {
+                // Python's log, which knows nothing of the bytes, writes at the same place.
+                end_lease(&state.shared);
+                leases.mark_dirty(*id);
+                if at == 0 {
+                    return Err(AppendError::Disk(error));
+                }
+                results.push(not_stored());
+                failure = Some(error);
+            }
+        }
+    }
+    Ok((ids, (results, failure)))
+}
+
+fn not_stored() -> Produced {
+    let none = -1;
+    Produced {
+        error_code: NOT_STORED,
+        base_offset: none,
+        log_append_time_ms: none,
+        log_start_offset: none,
+    }
+}
+
+fn append_one(
+    state: &mut LeaseState,
+    records: &mut [u8],
+    header: &mut BatchHeader,
+    now_ms: i64,
+) -> io::Result<Produced> {
+    let shared = state.shared.clone();
+    let base_offset = state.end_offset();
+    let mut log_append_time_ms = -1;
+    if state.rules.uses_log_append_time {
+        patch_log_append_time(records, header, now_ms);
+        log_append_time_ms = now_ms;
+    }
+    patch_offset_and_epoch(records, base_offset, shared.leader_epoch);
+    header.base_offset = base_offset;
+    let position = state.segment.progress.size_bytes;
+    state.segment.append(records, header)?;
+    state.producers.append(header, base_offset);
+    state
+        .positions
+        .note(base_offset, state.segment.base_offset, position);
+    if state.first_append_ms < 0 {
+        state.first_append_ms = now_ms;
+    }
+    let end_offset = header.last_offset() + 1;
+    shared.end_offset.store(end_offset, Ordering::Release);
+    if shared.is_sole_replica {
+        shared.raise_high_watermark(end_offset);
+    }
+    shared.counts.produces.fetch_add(1, Ordering::Relaxed);
+    shared
+        .counts
+        .bytes_in
+        .fetch_add(records.len() as u64, Ordering::Relaxed);
+    shared
+        .counts
+        .messages_in
+        .fetch_add(header.record_count as u64, Ordering::Relaxed);
+    let log_start_offset = state.log_start_offset;
+    Ok(Produced {
+        error_code: 0,
+        base_offset,
+        log_append_time_ms,
+        log_start_offset,
+    })
+}

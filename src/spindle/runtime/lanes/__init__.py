@@ -1,0 +1,1 @@
+"""Native lanes: threads that serve Produce and Fetch without the interpreter (see `native/`)."""

@@ -1,0 +1,192 @@
+"""The lane of one log directory, as the directory's Python thread and the event loop use it."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from spindle._native import Lane, Lease
+from spindle.disks.io_counts import DirectoryIo, OperationCounts
+from spindle.disks.log_directory import LogDirectory
+from spindle.log.lease import LeasedProducer, LogLease, SegmentProgress
+from spindle.log.leasing import lease_terms, record_progress
+from spindle.log.log import Log
+from spindle.runtime.disks.directory_thread import LogGuard
+from spindle.runtime.disks.watchdog import WatchedThread
+
+logger = logging.getLogger(__name__)
+
+
+class GrantedLease(LogLease):
+    """A lease of a log; see `spindle.log.lease.LogLease`."""
+
+    __slots__ = ("_native", "config", "lane", "log")
+
+    def __init__(self, native: Lease, lane: "DirectoryLane", log: Log) -> None:
+        self._native = native
+        self.lane = lane
+        self.log = log
+        self.config = log.config
+
+    @property
+    def number(self) -> int:
+        """The number of the lease in its lane."""
+        return self._native.id
+
+    @property
+    def leader_epoch(self) -> int:
+        """The leader epoch in which the lane may append."""
+        return self._native.leader_epoch
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the lane uses the log no more, but for a request that it serves now."""
+        return self._native.has_ended
+
+    @property
+    def end_offset(self) -> int:
+        """See `LogLease`."""
+        return self._native.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """See `LogLease`."""
+        return self._native.high_watermark
+
+    def activate(self) -> None:
+        """Let the lane use the lease."""
+        self._native.activate()
+
+    def end(self, *, was_cut: bool = False) -> None:
+        """See `LogLease`."""
+        self._native.end(was_cut)
+
+    def raise_high_watermark(self, offset: int) -> None:
+        """See `LogLease`."""
+        self._native.raise_high_watermark(offset)
+
+    def refresh(
+        self,
+        end_offset: int,
+        high_watermark: int,
+        progress: SegmentProgress,
+        producers: Sequence[LeasedProducer],
+    ) -> None:
+        """See `LogLease`."""
+        entries = [(p.producer_id, p.epoch, list(p.batches)) for p in producers]
+        self._native.refresh(end_offset, high_watermark, progress, entries)
+
+    def wake_for_appends(self, *, is_waiting: bool) -> None:
+        """Set whether the event loop is woken for each append."""
+        self._native.wake_for_appends(is_waiting)
+        if is_waiting and self.lane.native.has_progress:
+            self.lane.on_missed_progress()
+
+    def take_counts(self) -> tuple[int, int, int, int, int]:
+        """Return (produces, bytes in, messages in, fetches, bytes out) since the last call."""
+        return self._native.take_counts()
+
+
+class DirectoryLane(LogGuard):
+    """A lane, the leases that it has, and the gate between it and the directory's thread.
+
+    Attributes:
+        native: the lane.
+        granted: all leases that may still report progress, by number; they belong to the thread
+            and, for reading, to the event loop.
+        on_missed_progress: called on the event loop to take progress soon.
+    """
+
+    def __init__(
+        self,
+        native: Lane,
+        directory: LogDirectory,
+        io: DirectoryIo,
+        on_missed_progress: Callable[[], None],
+    ) -> None:
+        self.native = native
+        self.directory = directory
+        self.granted: dict[int, GrantedLease] = {}
+        self.on_missed_progress = on_missed_progress
+        self._io = io
+        self._ended: list[int] = []
+
+    # -- on the directory's thread
+
+    def enter(self) -> None:
+        """Wait until the lane works with no log, and bring the logs up to date."""
+        self.native.enter()
+        try:
+            self._bring_up_to_date()
+        except Exception as error:
+            # The gate is passed: what runs next must not use a log that is not up to date.
+            logger.exception("the logs of %s cannot follow their lane", self.native.path)
+            self.directory.executor.fail(error)
+
+    def _bring_up_to_date(self) -> None:
+        changes, ended = self.native.take_changes()
+        for number, _, _, first_append_ms, progress, producers in changes:
+            lease = self.granted[number]
+            record_progress(lease.log, first_append_ms, SegmentProgress(*progress), producers)
+        for number, end_offset, high_watermark in ended:
+            log = self.granted[number].log
+            if log.lease is self.granted[number]:
+                log.lease_ended(end_offset, high_watermark)
+        if changes:
+            for counts, times in zip(
+                (self._io.reads, self._io.writes), self.native.take_disk_times(), strict=True
+            ):
+                _add_times(counts, times)
+
+    def leave(self) -> None:
+        """Let the lane continue."""
+        self.native.leave()
+
+    def end(self) -> None:
+        """Serve nothing more; it may be called from any thread."""
+        self.native.fail()
+
+    def grant(self, log: Log, leader_epoch: int, is_sole_replica: bool) -> GrantedLease | None:
+        """Lend the log to the lane; return None if only Python can serve it now.
+
+        The lease has to be activated.
+        """
+        terms = lease_terms(log, leader_epoch, is_sole_replica=is_sole_replica)
+        if terms is None:
+            return None
+        lease = GrantedLease(self.native.grant(**terms._asdict()), self, log)
+        self.granted[lease.number] = lease
+        log.lease = lease
+        return lease
+
+    # -- on the event loop
+
+    def forget_ended(self) -> None:
+        """Drop the leases that had ended at the previous call, whose progress is taken since."""
+        for number in self._ended:
+            self.granted.pop(number, None)
+        self._ended = [
+            number
+            for number, lease in list(self.granted.items())
+            if lease.has_ended and lease.log.lease is not lease
+        ]
+
+
+class WatchedLane(WatchedThread):
+    """The lane as the watchdog sees it: it hangs if a step with the disk does not end."""
+
+    def __init__(self, native: Lane) -> None:
+        self._native = native
+        super().__init__(lambda: float(native.disk_steps))
+
+    @property
+    def function(self) -> Callable[..., object] | None:
+        """The work with the disk, or None."""
+        return self._native.enter if self._native.disk_steps % 2 else None
+
+    @function.setter
+    def function(self, value: object) -> None:
+        """Ignore it: the lane itself counts its steps."""
+
+
+def _add_times(counts: OperationCounts, times: tuple[int, int, int, list[tuple[int, int]]]) -> None:
+    size_bytes, total_ns, longest_ns, by_time = times
+    counts.add(size_bytes, total_ns, longest_ns, by_time)

@@ -1,0 +1,368 @@
+"""The lanes of a broker, on the event loop: which connections and partitions they serve.
+
+A connection begins on the event loop. When it sends Produce or Fetch for partitions that its
+broker leads, all in one directory, the partitions are leased to the directory's lane, and the
+connection moves there as soon as it is idle. It comes back with the first request that the lane
+cannot serve. A connection that comes back often stays longer each time.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterable
+from typing import Final
+
+from spindle._native import Lane, targets_of_fetch, targets_of_produce
+from spindle.common.ids import INTERNAL_TOPICS
+from spindle.common.ports import Bytes
+from spindle.disks.log_directory import LogDirectory
+from spindle.protocol.api import APIS, PRODUCE
+from spindle.protocol.sentinels import ACKS_ALL
+from spindle.replicas.partition import Partition
+from spindle.runtime.disks.directory_thread import DirectoryThread
+from spindle.runtime.lanes.directory_lane import DirectoryLane, GrantedLease, WatchedLane
+from spindle.runtime.metrics.requests import RequestMetrics
+from spindle.runtime.network.connection import Connection, ConnectionLanes
+from spindle.serving.services import BrokerServices
+
+log = logging.getLogger(__name__)
+
+_PROGRESS_S: Final = 0.1
+"""Interval at which the event loop takes the progress of lanes for which nothing waits."""
+_SYNC_TICKS: Final = 10
+_LAST_REQUEST_S: Final = 1.0
+_TAKE_BACK_S: Final = 1.0
+MAX_LEASES: Final = 64
+"""Leases of one lane; each has three open files, and at most two more for reading."""
+
+
+class Lanes(ConnectionLanes):
+    """All lanes of a broker.
+
+    Args:
+        max_frame_bytes: `socket.request.max.bytes`.
+        fetch_max_bytes: `fetch.max.bytes`.
+        max_connections: the lanes use a second descriptor for each connection.
+    """
+
+    def __init__(
+        self,
+        services: BrokerServices,
+        metrics: RequestMetrics,
+        *,
+        max_frame_bytes: int,
+        fetch_max_bytes: int,
+        max_connections: int,
+    ) -> None:
+        self._services = services
+        self._metrics = metrics
+        self._max_frame_bytes = max_frame_bytes
+        self._fetch_max_bytes = fetch_max_bytes
+        self._max_connections = max_connections
+        self._loop = asyncio.get_running_loop()
+        self._lanes: dict[LogDirectory, DirectoryLane] = {}
+        self._leases: dict[Partition, GrantedLease] = {}
+        self._granting: set[Partition] = set()
+        self._connections: dict[int, tuple[Connection, DirectoryLane]] = {}
+        self._last_token = 0
+        self._listeners: list[str] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._ticks = 0
+        self._was_busy = False
+
+    # -- life
+
+    def start(self, directories: Iterable[LogDirectory]) -> None:
+        """Start a lane for each directory."""
+        for directory in directories:
+            self.add(directory)
+        self._tick_later()
+
+    def add(self, directory: LogDirectory) -> None:
+        """Start the lane of a directory, unless it is offline or has one."""
+        executor = directory.executor
+        if (
+            directory in self._lanes
+            or executor.failure is not None
+            or not isinstance(executor, DirectoryThread)
+        ):
+            return
+        native = Lane(
+            directory.path,
+            self._max_frame_bytes,
+            self._fetch_max_bytes,
+            self._services.is_rack_aware,
+        )
+        lane = DirectoryLane(native, directory, executor.io, self._take_soon)
+        self._lanes[directory] = lane
+        executor.guard = lane
+        executor.watch.add(WatchedLane(native))
+        self._loop.add_reader(native.descriptor, self._on_events, lane)
+
+    def stop(self) -> None:
+        """End all lanes; the logs are Python's again before their next use."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for partition in list(self._leases):
+            self.end_lease(partition)
+        for lane in self._lanes.values():
+            lane.native.stop()
+        for lane in self._lanes.values():
+            lane.native.join(_LAST_REQUEST_S)
+            self._loop.remove_reader(lane.native.descriptor)
+            self._on_events(lane)
+        for connection, _ in list(self._connections.values()):
+            connection.abort()
+        self.take_progress()
+
+    def directory_failed(self, directory: LogDirectory) -> None:
+        """Serve nothing more from a directory that is offline."""
+        lane = self._lanes.pop(directory, None)
+        if lane is None:
+            return
+        lane.native.fail()
+        self._loop.call_later(_TAKE_BACK_S, self._abandon, lane)
+
+    def _abandon(self, lane: DirectoryLane) -> None:
+        """Close the connections that a lane has not returned: its disk hangs."""
+        self._on_events(lane)
+        for connection, its_lane in list(self._connections.values()):
+            if its_lane is lane:
+                connection.abort()
+        self._loop.remove_reader(lane.native.descriptor)
+        lane.native.stop()
+
+    def follow(self, directories: Iterable[LogDirectory]) -> None:
+        """Have a lane for each of these directories, and for no other."""
+        now = list(directories)
+        for directory in [known for known in self._lanes if known not in now]:
+            self.directory_failed(directory)
+        for directory in now:
+            self.add(directory)
+
+    def review_permissions(self) -> None:
+        """Have all connections back if quotas or permissions have to be checked."""
+        if self._connections and not self._may_serve():
+            for lane in self._lanes.values():
+                lane.native.ask_all_back()
+
+    # -- connections
+
+    @property
+    def connection_count(self) -> int:
+        """The number of connections in lanes."""
+        return len(self._connections)
+
+    def consider(self, connection: Connection, frame: Bytes) -> None:
+        """Move a connection to a lane if one can serve requests like this one.
+
+        Otherwise the connection asks again after some more requests.
+        """
+        partitions = self._partitions_of(frame)
+        lane = self._lane_of(partitions)
+        has_room = len(self._connections) < self._max_connections
+        if lane is None or not has_room or not self._may_serve():
+            connection.stay_for_longer()
+            return
+        is_ready = True
+        for partition in partitions:
+            lease = self._leases.get(partition)
+            if lease is None or lease.has_ended:
+                is_ready = False
+                self._lease(lane, partition)
+        if is_ready:
+            connection.move_to(lambda received: self._adopt(lane, connection, received))
+
+    def _may_serve(self) -> bool:
+        services = self._services
+        return not (services.quotas.is_active or services.authorizer.is_active)
+
+    def _partitions_of(self, frame: Bytes) -> list[Partition]:
+        """Return the partitions that a request names; none if it is not one for a lane."""
+        by_id = self._services.metadata.image.topics.by_id
+        is_produce = int.from_bytes(frame[:2], "big") == PRODUCE
+        must_be_sole = False
+        if is_produce:
+            produce = targets_of_produce(bytes(frame))
+            if produce is None:
+                return []
+            acks, has_ids, targets = produce
+            must_be_sole = acks == ACKS_ALL
+        else:
+            fetch = targets_of_fetch(bytes(frame))
+            if fetch is None:
+                return []
+            session_id, session_epoch, has_ids, targets = fetch
+            if session_id or session_epoch >= 0:
+                return []
+        partitions: list[Partition] = []
+        for key, index in targets:
+            topic = by_id.get(key) if has_ids else None
+            name = (topic.name if topic else "") if has_ids else key.decode()
+            partition = self._services.replicas.lookup(name, index)
+            if partition is None or name in INTERNAL_TOPICS or partition.leader is None:
+                return []
+            if must_be_sole and not partition.leader.is_sole_replica:
+                return []
+            partitions.append(partition)
+        return partitions
+
+    def _lane_of(self, partitions: list[Partition]) -> DirectoryLane | None:
+        directories = {partition.directory for partition in partitions}
+        return self._lanes.get(directories.pop()) if len(directories) == 1 else None
+
+    def _adopt(self, lane: DirectoryLane, connection: Connection, received: bytes) -> int | None:
+        """Give a connection to a lane; return None if there is no descriptor left."""
+        self._last_token += 1
+        token = self._last_token
+        if connection.listener not in self._listeners:
+            self._listeners.append(connection.listener)
+        listener = self._listeners.index(connection.listener)
+        try:
+            lane.native.adopt(connection.descriptor(), token, listener, received)
+        except OSError:
+            return None
+        self._connections[token] = connection, lane
+        return token
+
+    def ask_back(self, token: int) -> None:
+        """Have a connection back on the event loop, to see whether it is idle."""
+        if token in self._connections:
+            self._connections[token][1].native.ask_back(token)
+
+    def forget(self, token: int) -> None:
+        """Forget a connection that was closed."""
+        self._connections.pop(token, None)
+
+    def _on_events(self, lane: DirectoryLane) -> None:
+        failure = lane.native.failure()
+        if failure is not None:
+            # Before the requests that the lane returns, which get this error.
+            number, text = failure
+            lane.directory.executor.fail(OSError(number, os.strerror(number) or text))
+        events = lane.native.take_events()
+        self.take_progress()
+        for token, received, is_served, idle_ms in events:
+            connection, _ = self._connections.pop(token, (None, lane))
+            if connection is None:
+                continue
+            if received is None:
+                connection.abort()
+            else:
+                connection.return_from_lane(received, is_served=is_served, idle_s=idle_ms / 1000)
+
+    # -- leases
+
+    def _lease(self, lane: DirectoryLane, partition: Partition) -> None:
+        leader = partition.leader
+        if leader is None or partition in self._granting or partition.is_held:
+            return
+        if len(lane.granted) >= MAX_LEASES:
+            self._make_room(lane)
+        self._granting.add(partition)
+        granted_log, epoch = partition.log, leader.leader_epoch
+
+        def done(lease: GrantedLease | None, _: BaseException | None) -> None:
+            self._granting.discard(partition)
+            if lease is None:
+                return
+            leader = partition.leader
+            if (
+                leader is None
+                or leader.leader_epoch != epoch
+                or partition.log is not granted_log
+                or granted_log.config is not lease.config
+                or partition.is_held
+                or partition.is_deleted
+                or partition.is_offline
+                or lane not in self._lanes.values()
+            ):
+                lease.end()
+                return
+            self._leases[partition] = lease
+            partition.lend(lease, lambda: self._ended(partition, lease))
+            lease.activate()
+
+        lane.directory.executor.call(done, lane.grant, granted_log, epoch, leader.is_sole_replica)
+
+    def _make_room(self, lane: DirectoryLane) -> None:
+        """End the oldest leases."""
+        lane.forget_ended()
+        for lease in list(lane.granted.values())[: MAX_LEASES // 4]:
+            lease.end()
+
+    def end_lease(self, partition: Partition) -> None:
+        """Take a partition back."""
+        partition.end_lease()
+
+    def _ended(self, partition: Partition, lease: GrantedLease) -> None:
+        if self._leases.get(partition) is lease:
+            del self._leases[partition]
+
+    # -- progress
+
+    @property
+    def has_progress(self) -> bool:
+        """True if lanes have served requests that Python has not taken into account."""
+        for lane in self._lanes.values():  # noqa: SIM110 - called for each request
+            if lane.native.has_progress:
+                return True
+        return False
+
+    def take_progress(self) -> None:
+        """Take appends and fetches of lanes into account: watermarks, waiting fetches, traffic."""
+        for lane in list(self._lanes.values()):
+            if not lane.native.has_progress:
+                continue
+            self._was_busy = True
+            for number in lane.native.take_progress():
+                lease = lane.granted.get(number)
+                if lease is not None:
+                    self._take_progress_of(lease)
+
+    def _take_progress_of(self, lease: GrantedLease) -> None:
+        where = lease.log.topic_partition
+        produces, bytes_in, messages_in, fetches, bytes_out = lease.take_counts()
+        traffic = self._services.traffic.of(where.topic)
+        traffic.produces += produces
+        traffic.bytes_in += bytes_in
+        traffic.messages_in += messages_in
+        traffic.fetches += fetches
+        traffic.bytes_out += bytes_out
+        partition = self._services.replicas.lookup(where.topic, where.partition)
+        if partition is not None and partition.log is lease.log:
+            partition.lane_appended(lease.end_offset, lease.leader_epoch)
+
+    def _take_soon(self) -> None:
+        self._loop.call_soon(self.take_progress)
+
+    def _tick_later(self) -> None:
+        self._timer = self._loop.call_later(_PROGRESS_S, self._tick)
+
+    def _tick(self) -> None:
+        self._tick_later()
+        self.take_progress()
+        self.take_request_counts()
+        self._ticks += 1
+        if self._was_busy and self._ticks % _SYNC_TICKS == 0:
+            self._was_busy = False
+            for lane in self._lanes.values():
+                lane.forget_ended()
+                # Sizes and indexes of the logs are brought up to date before any function.
+                lane.directory.executor.submit_nowait(_nothing)
+
+    def take_request_counts(self) -> None:
+        """Add the requests of the lanes to the metrics."""
+        metrics = self._metrics
+        for lane in self._lanes.values():
+            bytes_in, bytes_out = lane.native.take_traffic()
+            metrics.bytes_in += bytes_in
+            metrics.bytes_out += bytes_out
+            for listener, api_key, times in lane.native.take_request_times():
+                name = APIS[api_key].name
+                _, total_ns, _, by_time = times
+                metrics.of(name, self._listeners[listener]).add(total_ns, by_time)
+
+
+def _nothing() -> None:
+    """Do nothing on the directory's thread."""
