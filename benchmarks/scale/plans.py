@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from benchmarks.planner import LIMITS, Shape, skewed_cluster
 from spindle.planner.goals import balance, decommission, drain
+from spindle.planner.plan import PlacementPlan
 
 REPLICATION_FACTOR = 3
 RACKS = 5
@@ -17,11 +19,12 @@ def measure(replicas: int, brokers: int, directories_each: int) -> dict[str, flo
     shape = Shape("scale", partitions, brokers, directories_each, REPLICATION_FACTOR, RACKS)
     cluster = skewed_cluster(shape, 1)
     figures: dict[str, float] = {}
-    for name, make in (
-        ("balance", lambda: balance(cluster, LIMITS)),
-        ("drain of a directory", lambda: drain(cluster, [0], LIMITS)),
-        ("decommission of a broker", lambda: decommission(cluster, 1, LIMITS)),
-    ):
+    goals: dict[str, Callable[[], PlacementPlan]] = {
+        "balance": lambda: balance(cluster, LIMITS),
+        "drain of a directory": lambda: drain(cluster, [0], LIMITS),
+        "decommission of a broker": lambda: decommission(cluster, 1, LIMITS),
+    }
+    for name, make in goals.items():
         begin_cpu_s = time.process_time()
         plan = make()
         figures[f"{name}, CPU-s"] = time.process_time() - begin_cpu_s
