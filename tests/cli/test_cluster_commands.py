@@ -122,6 +122,7 @@ def test_an_operation_that_a_resource_does_not_have_is_named(refused: Say) -> No
         (("alter", "t"), "Give --partitions, --config or --delete-config."),
         (("alter", "nosuch", "-p", "2"), "there is no topic 'nosuch'"),
         (("delete", "nosuch"), "there is no topic 'nosuch'"),
+        (("describe", "a b"), "there is no topic 'a b'"),
         (("descrbe", "t"), "There is no command 'descrbe'. Did you mean describe"),
     ],
 )
@@ -445,6 +446,7 @@ def test_consume_takes_topics_as_words(
         (("consume", "a", "--offset", "3"), "--offset needs --partition\n"),
         (("consume", "a", "-p", "0", "-o", "x"), "--offset x: give earliest, latest or an offset"),
         (("consume", "a", "-p", "0", "-g", "b"), "--partition cannot be used with --group\n"),
+        (("consume", "a", "-g", ""), "--group is empty\n"),
         (("consume", "a", "--show", "x"), "--show x: give some of timestamp, partition, "),
         (("consume", "a", "-n", "x"), "Invalid value for '-n' / '--max-records': 'x' is not a"),
         (("consume", "a", "--from-begining"), "No such option '--from-begining'. Did you mean"),

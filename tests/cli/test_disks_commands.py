@@ -94,7 +94,7 @@ def test_a_broker_that_is_not_there_is_named(
     assert "broker 9 is unknown or down; known brokers: 1" in capsys.readouterr().err
 
 
-def test_a_refused_readmission_prints_the_command_that_accepts_the_losses(
+def test_disks_online_prints_the_command_that_accepts_the_losses(
     up: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = {TopicPartition("t", 1): ReplicaState.OFFLINE}

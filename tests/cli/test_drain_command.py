@@ -433,7 +433,7 @@ def test_a_drained_directory_is_retired_and_keeps_no_cordon(
     monkeypatch.setattr(cordons, "uncordon", uncordon_late)
     words = ("--capacity", "1GiB", "--state", str(tmp_path / "drain.json"))
     assert run(("drain", f"1:{path}", "--then", "remove", "--yes", *words)) == 0
-    assert f"broker 1 uses {path} no longer" in capsys.readouterr().out
+    assert f"broker 1 no longer uses {path}" in capsys.readouterr().out
     with connect(bootstrap, {}) as client:
         assert cordoned_entries(client, 1) == ()
     assert path not in directories(capsys)

@@ -93,7 +93,7 @@ def test_a_drain_does_not_fill_a_disk_that_others_fill_meanwhile(
             assert free < DISK_BYTES
             with (Path(target) / "foreign").open("wb") as foreign:
                 os.posix_fallocate(foreign.fileno(), 0, free - LEFT_BYTES)
-            shown = next(line for line in drain.stdout if "is given up" in line)
+            shown = next(line for line in drain.stdout if "is cancelled" in line)
             rest = drain.stdout.read()
         assert drain.returncode == 0, rest
         assert f"directory {target} of broker 1" in shown

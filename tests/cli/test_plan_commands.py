@@ -221,7 +221,7 @@ def test_the_files_of_rounds_are_plans_for_kafkas_tool_and_can_be_undone(tmp_pat
         write_files(plan, tmp_path / "new" / "plan", LIMITS.max_fill)
 
 
-def test_the_way_back_waits_until_deleted_replicas_have_freed_their_space() -> None:
+def test_a_rollback_waits_until_deleted_replicas_have_freed_their_space() -> None:
     disks = [
         log_dir("/a", (0, 6), (1, 3), total_gib=10, used_gib=9),
         log_dir("/b", total_gib=20, used_gib=0),

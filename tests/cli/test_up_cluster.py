@@ -222,7 +222,7 @@ def test_the_greeting_names_everything(tmp_path: Path, capsys: pytest.CaptureFix
         assert text in out, text
 
 
-def test_the_greeting_names_the_directories_that_are_used(
+def test_the_start_summary_names_the_directories_that_are_used(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes = make_cluster(ClusterSpec(nodes=1, dirs=2), tmp_path, list(range(20001, 20020)))

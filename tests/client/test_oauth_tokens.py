@@ -192,7 +192,7 @@ def test_an_endpoint_with_tls_is_verified_by_the_options_of_the_login_module() -
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_an_endpoint_that_never_comes_to_an_end_is_given_up(tls: bool) -> None:
+def test_an_endpoint_whose_answer_never_ends_times_out(tls: bool) -> None:
     trust = {
         "ssl.truststore.type": "PEM",
         "ssl.truststore.certificates": SERVER.authority_pem,

@@ -94,7 +94,7 @@ def test_a_member_gives_up_a_topic_that_it_left_before_the_next_assignment() -> 
     assert a.partitions == [("t", 0)]
 
 
-def test_a_topic_that_was_deleted_is_given_up_with_the_next_epoch_alone() -> None:
+def test_a_deleted_topic_leaves_the_assignment_only_with_the_next_epoch() -> None:
     s = scenario(t=1, u=1)
     a = s.join_consumer("a", "t", "u")
     s.topics = topics_image(t=1)

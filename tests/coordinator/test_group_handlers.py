@@ -274,7 +274,7 @@ async def test_leaving_a_group_that_does_not_exist(version: int) -> None:
     broker.groups.close()
 
 
-async def test_heartbeat_of_a_loading_group_is_taken_on_trust() -> None:
+async def test_heartbeat_is_accepted_while_the_group_is_loading() -> None:
     broker = start_broker(*TOPICS)
     request = HeartbeatRequest(group_id="orders", generation_id=1, member_id="x")
     assert told(ErrorCode.NONE)(await ask(broker, handlers.handle_heartbeat, 4, request))

@@ -38,7 +38,7 @@ def test_static_member_needs_no_id_first() -> None:
     assert list(s.group().members) == [f"host-a-{FIRST_ID}"]
 
 
-def test_given_out_id_is_forgotten_after_the_session_timeout() -> None:
+def test_pending_member_id_is_removed_after_the_session_timeout() -> None:
     s = Scenario()
     member_id = s.joined(s.ask_join()).member_id
     s.advance(SESSION_MS)
@@ -224,7 +224,7 @@ def test_expired_pending_member_ends_the_wait() -> None:
     assert s.joined(again).generation_id == 2
 
 
-def test_follower_that_says_nothing_new_disturbs_nobody() -> None:
+def test_follower_that_joins_again_unchanged_starts_no_rebalance() -> None:
     s = Scenario()
     first, second = s.stable_group(2)
     response = s.joined(s.ask_join(second))
@@ -274,7 +274,7 @@ def test_join_that_is_sent_twice_answers_the_first_one() -> None:
 # ---------------------------------------------------------------- protocols
 
 
-def test_protocol_that_most_members_like_best_wins() -> None:
+def test_protocol_that_most_members_prefer_is_selected() -> None:
     s = Scenario()
     a, b, c = (b"a",), (b"b",), (b"c",)
     likes = [("roundrobin", "range"), ("range", "roundrobin"), ("range", "roundrobin")]

@@ -123,7 +123,7 @@ def test_tool_may_commit_while_the_group_is_empty() -> None:
 # ---------------------------------------------------------------- fetching
 
 
-def test_group_without_offsets_or_existence_has_none() -> None:
+def test_missing_group_and_group_without_commits_have_no_offsets() -> None:
     s = Scenario()
     assert s.fetch() == {}
     assert s.fetch(("t", 0)) == {("t", 0): -1}
@@ -367,7 +367,7 @@ def test_open_transaction_keeps_offset_and_group() -> None:
     assert s.shard.groups.get("orders") is None
 
 
-def test_group_that_never_had_a_member_goes_at_the_next_look() -> None:
+def test_group_that_never_had_a_member_is_deleted_at_the_next_check() -> None:
     s = Scenario()
     s.ask_join(session_ms=1_200_001)
     s.advance(600_000)

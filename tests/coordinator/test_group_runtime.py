@@ -632,7 +632,7 @@ async def test_offsets_of_deleted_topics_go_though_the_first_append_fails() -> N
     broker.groups.close()
 
 
-async def test_offsets_of_topics_that_are_deleted_during_loading_go() -> None:
+async def test_offsets_of_topics_that_are_deleted_during_loading_are_deleted() -> None:
     first = start_broker(topic("t", b"t" * 16, 1))
     await first.groups.wait_loaded()
     await commit(first, 5)

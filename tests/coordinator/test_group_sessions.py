@@ -57,7 +57,7 @@ def test_parked_rejoin_outlives_the_session() -> None:
     assert first in s.group().members
 
 
-def test_parked_first_join_is_given_up_after_five_minutes() -> None:
+def test_parked_first_join_is_removed_after_five_minutes() -> None:
     s = Scenario()
     first, _ = s.stable_group(2, rebalance_ms=1_000_000, session_ms=1_000_000)
     newcomer, join = s.join(rebalance_ms=1_000_000)

@@ -339,7 +339,7 @@ def test_a_new_coordinator_continues_what_was_decided(is_commit: bool) -> None:
     assert s.end((100, 0), is_commit=is_commit) == (100, 1)
 
 
-def test_a_new_coordinator_continues_an_abort_of_nothing() -> None:
+def test_a_new_coordinator_continues_the_abort_of_a_transaction_without_partitions() -> None:
     s = started()
     s.end((100, 0), is_commit=False)
     s.start()

@@ -42,6 +42,11 @@ def test_malformed_bootstrap_servers_are_refused(text: str) -> None:
         client_settings({"bootstrap.servers": text})
 
 
+def test_a_malformed_address_of_a_controller_is_named_by_its_key() -> None:
+    with pytest.raises(ConfigError, match=r"^bootstrap\.controllers has 'host', want host:port"):
+        client_settings({"bootstrap.controllers": "host"})
+
+
 def test_addresses_with_spaces_between_them_are_refused_with_the_remedy() -> None:
     with pytest.raises(ConfigError, match="put commas between addresses"):
         client_settings({"bootstrap.servers": "a:1 b:2"})

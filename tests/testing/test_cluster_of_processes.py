@@ -70,7 +70,7 @@ def test_nothing_is_left_when_the_owner_is_killed() -> None:
 
 
 @pytest.mark.full
-def test_nodes_end_when_their_keeper_is_killed() -> None:
+def test_nodes_end_when_their_supervisor_is_killed() -> None:
     before = descendants()
     with Cluster(brokers=2) as cluster:
         (keeper,) = set(psutil.Process().children()) - before

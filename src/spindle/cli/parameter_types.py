@@ -22,6 +22,8 @@ class WholeRange(click.IntRange):
 class FiniteRange(click.FloatRange):
     """A number in a range, but neither `nan`, which is in no range, nor an infinity."""
 
+    name = "number"
+
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:

@@ -19,18 +19,18 @@ _INTERVAL_S: Final = 1.0
 def wait_notes(client: WireClient) -> Iterator[None]:
     """Print what a client waits for, as soon as it waits for more than three seconds.
 
-    A note is printed again only after another one.
+    Each note is printed once.
     """
     has_ended = Event()
 
     def watch() -> None:
-        last = ""
+        printed: set[str] = set()
         pause_s = _FIRST_AFTER_S
         while not has_ended.wait(pause_s):
             note = wait_text(client, _FIRST_AFTER_S)
-            if note and note != last:
+            if note and note not in printed:
                 click.echo(printable(note), err=True)
-                last = note
+                printed.add(note)
             pause_s = _INTERVAL_S
 
     thread = Thread(target=watch, name="wait-notes", daemon=True)

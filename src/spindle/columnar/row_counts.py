@@ -69,7 +69,7 @@ class RowCounter:
         return counts
 
     def _restrict_to_times(self, fields: Any, counts: Any) -> Any:
-        """Set the counts that the header's times decide; return a mask of the other batches."""
+        """Set the counts of batches whose header times decide; return a mask of the others."""
         least, greatest = self._filter.min_timestamp_ms, self._filter.max_timestamp_ms
         newest = fields[header_table.MAX_TIMESTAMP]
         has_one_time = fields[header_table.ATTRIBUTES] & TIMESTAMP_TYPE_FLAG != 0

@@ -70,7 +70,7 @@ class SegmentLog:
     def position_of(self, offset: int) -> Position | None:
         """Return a batch boundary at or before the batch of `offset`, None without segments.
 
-        It is near the batch, by the index interval.
+        It is at most about one index interval before the batch.
 
         The boundary is the start of the first segment for an offset below it.
         """

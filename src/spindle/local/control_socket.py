@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from spindle.common.text import error_text
+
 _CHUNK_BYTES: Final = 65536
 _MAX_ADDRESS_BYTES: Final = 107
 
@@ -36,7 +38,7 @@ def ask(path: str, request: dict[str, Any], timeout_s: float) -> Any:
         except TimeoutError:
             raise TimeoutError(f"no answer after {timeout_s:g} s") from None
         except OSError as error:
-            raise NoReply(str(error)) from error
+            raise NoReply(error_text(error)) from error
     if not line:
         raise NoReply("the connection was closed")
     answer = json.loads(line)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from spindle.common.text import error_text
 from spindle.local.errors import ClusterError
 from spindle.local.supervisor_process import REQUEST_S, SupervisorProcess
 
@@ -152,7 +153,7 @@ class NodeHandle:
         try:
             return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
         except OSError as error:
-            return str(error)
+            return error_text(error)
 
 
 def await_ready(

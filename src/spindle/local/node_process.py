@@ -43,9 +43,9 @@ class NodeProcess:
 
     Attributes:
         pid: of the child.
-        status_fd: becomes readable with READY, with BROKER_STOPPED or BROKER_STOPPED_WAS_LEADER
-            when its broker has left the cluster and only the quorum still has the node, with
-            nothing when it has ended.
+        status_fd: the child writes READY when it serves, and BROKER_STOPPED or
+            BROKER_STOPPED_WAS_LEADER when its broker has left the cluster and only the quorum still
+            has the node. End of file: the child has ended.
     """
 
     def __init__(

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from spindle.common.text import error_text
 from spindle.local.control_socket import NoReply, Refused, ask, listen
 from spindle.local.errors import ClusterError
 
@@ -36,7 +37,9 @@ class SupervisorProcess:
         try:
             self.home = Path(tempfile.mkdtemp(prefix="spindle-"))
         except OSError as error:
-            raise ClusterError(f"cannot make a folder for the cluster: {error}") from error
+            raise ClusterError(
+                f"cannot make a folder for the cluster: {error_text(error)}"
+            ) from error
         self._control_path = str(self.home / "supervisor.sock")
         self._owner = os.getpid()
         package = str(Path(__file__).parents[2])
@@ -56,7 +59,8 @@ class SupervisorProcess:
                 )
         except OSError as error:
             shutil.rmtree(self.home, ignore_errors=True)
-            raise ClusterError(f"cannot start a cluster in {self.home}: {error}") from error
+            reason = error_text(error)
+            raise ClusterError(f"cannot start a cluster in {self.home}: {reason}") from error
         except BaseException:
             shutil.rmtree(self.home, ignore_errors=True)
             raise

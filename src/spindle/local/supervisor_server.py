@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from spindle.common.errors import ConfigError
+from spindle.common.text import error_text
 from spindle.config.broker_keys.spindle import METRICS_LISTENER
 from spindle.config.node_warnings import is_known, unknown_key_warning
 from spindle.local.cluster_spec import ClusterSpec
@@ -97,7 +98,7 @@ def _outcome(carry_out: Callable[[], Any]) -> _Outcome:
     try:
         return _Outcome(carry_out())
     except (ConfigError, LocalError, OSError) as error:
-        return _Outcome(error=str(error))
+        return _Outcome(error=error_text(error))
     except Exception as error:  # noqa: BLE001 - a mistake in the request, or a bug
         traceback.print_exc()
         return _Outcome(error=f"{type(error).__name__}: {error}")

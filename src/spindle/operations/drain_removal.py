@@ -86,7 +86,7 @@ def remove_drained(
     if broker_id in client.metadata(()).brokers:
         raise OperationFailed(
             f"broker {broker_id} has no replicas, but it runs: stop it, and make the same call "
-            "again; then the cluster forgets it"
+            "again; then it is unregistered"
         )
     _refuse_replicas(client, broker_id)
     unregister_broker(client, broker_id)

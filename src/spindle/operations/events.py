@@ -307,7 +307,7 @@ class GivenUp(ProgressEvent):
 
     @property
     def text(self) -> str:
-        return f"the move of {self.partition} is given up: {self.reason}"
+        return f"the move of {self.partition} is cancelled: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,7 +435,7 @@ class DirectoryRemoved(_End):
     @property
     def text(self) -> str:
         return (
-            f"broker {self.broker} uses {self.path} no longer: remove it from log.dirs, too"
+            f"broker {self.broker} no longer uses {self.path}: remove it from log.dirs, too"
             f"{self._meanwhile}"
         )
 
@@ -568,8 +568,8 @@ class OthersMove(ProgressEvent):
             return f"another reassignment of {replicas} is running; waiting"
         names = ", ".join(map(str, self.throttled))
         return (
-            f"broker {names} has throttles of another drain, reassignment or healing: nothing to "
-            "do before they are removed"
+            f"broker {names} has throttles of another drain, reassignment or healing: waiting "
+            "until they are removed"
         )
 
 
@@ -669,7 +669,7 @@ class CheckFailed(ProgressEvent):
 
     @property
     def text(self) -> str:
-        return f"this look failed: {self.reason}"
+        return f"this check failed: {self.reason}"
 
 
 # Rebuilds.

@@ -88,8 +88,8 @@ class ClusterForecast:
         if self.horizon_ms / _MS > sight:
             horizon = span_text(self.horizon_ms / _MS)
             remarks.append(
-                f"the horizon of {horizon} is farther than the history allows to look, which is "
-                f"{span_text(sight)}: the sizes there are uncertain"
+                f"the horizon of {horizon} is beyond what the history allows, {span_text(sight)}: "
+                "the sizes there are uncertain"
             )
         return remarks
 

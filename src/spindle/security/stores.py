@@ -48,7 +48,7 @@ class StoreStamp(NamedTuple):
 
 
 def store_stamp(path: str | None) -> StoreStamp:
-    """Look at the file of a store without reading it; None is a store without a file."""
+    """Return the state of a store's file, which is not read; `None` is a store without a file."""
     try:
         stat = os.stat(path or "")
     except OSError:

@@ -62,7 +62,7 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 class ServerKey(NamedTuple):
-    """The TLS context of a listener, for which the files were read once.
+    """The TLS context of a listener, from one reading of the files.
 
     Attributes:
         certificate: the certificate of the server.

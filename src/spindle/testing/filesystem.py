@@ -51,7 +51,7 @@ _WRITES: Final = (
 
 
 class _File:
-    """A file's content. The zeros at the end of one that was made longer take no memory."""
+    """A file's content. Zeros that were added at its end take no memory."""
 
     __slots__ = (
         "_data",

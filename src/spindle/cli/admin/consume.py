@@ -160,6 +160,8 @@ def _check(
     if partition is not None and len(topics) != 1:
         given = " and ".join(topics) if topics else "--include"
         raise click.UsageError(f"--partition takes one topic, got {given}")
+    if group_id == "":
+        raise click.UsageError("--group is empty")
     if partition is not None and group_id is not None:
         raise click.UsageError("--partition cannot be used with --group")
     if offset is not None and from_beginning:

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -33,6 +33,11 @@ from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.common.uuids import uuid_text
 from spindle.config.resources import ConfigResourceType
 from spindle.protocol.sentinels import EARLIEST, LATEST
+
+_NO_SUCH_TOPIC: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.INVALID_TOPIC_EXCEPTION,  # no topic can have such a name
+)
 
 
 @click.group(
@@ -358,7 +363,7 @@ def describe_lines(described: TopicDescription, own: Mapping[str, str | None]) -
 def _described(client: WireClient, names: Sequence[str]) -> list[TopicDescription]:
     described, refused = describe_topics(client, names)
     for name, error in refused.items():
-        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        if error.code in _NO_SUCH_TOPIC:
             raise CommandFailed(f"there is no topic {name!r}")
         if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             raise _denied(name, "DESCRIBE")

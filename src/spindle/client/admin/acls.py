@@ -24,7 +24,7 @@ class AclQuery(NamedTuple):
     permission: Permission = Permission.ANY
 
     def filter_fields(self) -> dict[str, Any]:
-        """Return the fields with which messages name the ACLs."""
+        """Return the query as the fields of DescribeAcls and DeleteAcls."""
         return {
             "resource_type_filter": self.resource_type,
             "resource_name_filter": self.resource_name,

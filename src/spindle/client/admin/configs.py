@@ -129,7 +129,7 @@ def alter(
     appended: Mapping[str, str] = _NOTHING,
     subtracted: Mapping[str, str] = _NOTHING,
 ) -> None:
-    """Set and remove keys of one resource; a broker is asked for its own.
+    """Set and remove keys of one resource; a change of a broker goes to that broker.
 
     Args:
         appended, subtracted: entries of lists, by key; entries that others change at this moment

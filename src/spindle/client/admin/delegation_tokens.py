@@ -44,7 +44,7 @@ def create_token(
 
     Args:
         owner: None for the principal of this client.
-        max_lifetime_ms: not positive for the longest life that the cluster allows.
+        max_lifetime_ms: 0 or less for the maximum of the cluster.
 
     Raises:
         ApiError: the cluster refused.

@@ -24,6 +24,8 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,30}")
 _MAX_INT: Final = 2**31 - 1
 _MAX_LONG: Final = 2**63 - 1
 _MAX_PORT: Final = 65535
+_SERVERS: Final = "bootstrap.servers"
+_CONTROLLERS: Final = "bootstrap.controllers"
 _REBOOTSTRAP: Final = "rebootstrap"
 _CLIENT_ID: Final = "spindle-pipeline"
 _FETCH_MAX_BYTES: Final = 8 * 1024 * 1024
@@ -50,6 +52,9 @@ class ClientSettings:
             or a broker asks for it (metadata.recovery.strategy, KIP-899).
         checks_cluster: Send brokers the cluster and node id that are expected of them
             (metadata.cluster.check.enable, KIP-1242).
+        connect_timeout_ms: The limit of each step of a new connection to a known broker: the
+            connection itself, TLS, the login and the versions. A bootstrap server has it for the
+            connection, and `request_timeout_ms` for the other steps.
     """
 
     bootstrap_servers: tuple[HostPort, ...]
@@ -87,12 +92,10 @@ def client_settings(properties: Mapping[str, str]) -> ClientSettings:
     Raises:
         ConfigError: a property is missing or has no usable value.
     """
-    controllers = properties.get("bootstrap.controllers", "")
+    asks_controllers = bool(properties.get(_CONTROLLERS))
     return ClientSettings(
-        bootstrap_servers=_bootstrap_servers(
-            controllers or properties.get("bootstrap.servers", "")
-        ),
-        asks_controllers=bool(controllers),
+        bootstrap_servers=_addresses(properties, _CONTROLLERS if asks_controllers else _SERVERS),
+        asks_controllers=asks_controllers,
         rebootstraps=_rebootstraps(properties.get("metadata.recovery.strategy", _REBOOTSTRAP)),
         checks_cluster=_boolean(properties, "metadata.cluster.check.enable", default=True),
         client_id=properties.get("client.id", _CLIENT_ID),
@@ -155,14 +158,15 @@ def _boolean(properties: Mapping[str, str], key: str, *, default: bool) -> bool:
     return text.strip().lower() == "true"
 
 
-def _bootstrap_servers(text: str) -> tuple[HostPort, ...]:
-    servers = tuple(_host_port(part.strip()) for part in text.split(",") if part.strip())
-    if not servers:
-        raise ConfigError(f"bootstrap.servers is {text!r}, want host:port[,host:port...]")
-    return servers
+def _addresses(properties: Mapping[str, str], key: str) -> tuple[HostPort, ...]:
+    text = properties.get(key, "")
+    addresses = tuple(_host_port(key, part.strip()) for part in text.split(",") if part.strip())
+    if not addresses:
+        raise ConfigError(f"{key} is {text!r}, want host:port[,host:port...]")
+    return addresses
 
 
-def _host_port(text: str) -> HostPort:
+def _host_port(key: str, text: str) -> HostPort:
     # Kafka also takes addresses that name the listener: PLAINTEXT://host:port.
     address = text.rpartition("://")[2]
     host, _, port = address.rpartition(":")
@@ -171,7 +175,7 @@ def _host_port(text: str) -> HostPort:
     if not _HOST.fullmatch(host) or not is_port:
         hint = "; put commas between addresses" if len(text.split()) > 1 else ""
         raise ConfigError(
-            f"bootstrap.servers has {text!r}, want host:port with a port of 1 to {_MAX_PORT}{hint}"
+            f"{key} has {text!r}, want host:port with a port of 1 to {_MAX_PORT}{hint}"
         )
     return HostPort(host, int(port))
 

@@ -1,4 +1,4 @@
-"""Make the logins of one client, or of one node as a client of others."""
+"""Make the logins of a client, or of a node that connects to others."""
 
 import secrets
 from typing import Final

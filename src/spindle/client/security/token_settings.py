@@ -107,7 +107,7 @@ def _split(text: str) -> SplitResult:
         if url.port == 0:
             raise ValueError
     except ValueError:
-        raise ConfigError(f"{_URL} is of no usable form: want an https or a file URL") from None
+        raise ConfigError(f"{_URL} is malformed: want an https or a file URL") from None
     return url
 
 
@@ -115,7 +115,7 @@ def _endpoint(
     url: SplitResult, options: Mapping[str, str], properties: Mapping[str, str]
 ) -> TokenEndpoint:
     if url.scheme not in ("http", "https") or not url.hostname:
-        raise ConfigError(f"{_URL} is of no usable form: want an https or a file URL")
+        raise ConfigError(f"{_URL} is malformed: want an https or a file URL")
     if url.username is not None or url.password is not None:
         raise ConfigError(f"{_URL} has a user or a password: use {_CLIENT_ID}")
     client_id = properties.get(_CLIENT_ID) or options.get("clientId")

@@ -79,9 +79,9 @@ def _version_of(data: bytes, last_version: int) -> int:
     try:
         (version,) = _VERSION.unpack_from(data)
     except StructError:
-        raise ProtocolViolation("bytes of the consumer protocol without a version") from None
+        raise ProtocolViolation("the bytes of the consumer protocol have no version") from None
     if version < 0:
-        raise ProtocolViolation(f"version {version} of the consumer protocol")
+        raise ProtocolViolation(f"version {version} of the consumer protocol is negative")
     return min(int(version), last_version)
 
 

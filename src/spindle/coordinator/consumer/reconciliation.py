@@ -87,7 +87,7 @@ def _next_step(
 def _without(
     member: ConsumerMember, topic_ids: Set[Uuid], owned: Partitions | None
 ) -> ConsumerMember:
-    """Return the member without these topics; it has to give them up if it still owns them."""
+    """Return the member without these topics; partitions of them that it owns must be given up."""
     dropped = {topic_id: member.assigned[topic_id] for topic_id in topic_ids}
     if not dropped:
         return member

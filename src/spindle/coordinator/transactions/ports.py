@@ -36,7 +36,7 @@ class TransactionCoordinatorPort(Protocol):
         partitions: Sequence[TopicPartition],
         client_version: int,
     ) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
-        """Begin to add partitions to a transaction; they have NONE when that is committed."""
+        """Add partitions to a transaction; return NONE for each when the change is committed."""
         ...
 
     def verify_partitions(

@@ -237,7 +237,7 @@ class TransactionShard:
                 self._append_completion(entry, out)
 
     def is_exclusive_timer(self, _: TransactionTimer) -> bool:
-        """Return False: a pending change excludes others of the same transactional id."""
+        """Return False: a transactional id with a pending change takes no other."""
         return False
 
     def _abort_timed_out(self, out: TransactionResult) -> None:

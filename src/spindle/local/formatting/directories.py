@@ -10,6 +10,7 @@ from typing import Final
 
 from spindle.common.ids import METADATA_PARTITION
 from spindle.common.ports import FileSystem
+from spindle.common.text import error_text
 from spindle.common.uuids import Uuid, UuidSource
 from spindle.disks.identity import (
     DirectoryEnsemble,
@@ -168,7 +169,8 @@ def _format_one(
             _write_bootstrap_snapshot(request, file_system, records, now_ms)
         write_meta_properties(file_system, directory, properties, now_ms)
     except OSError as error:
-        raise FormatError(f"Error while writing to log directory {directory}: {error}") from None
+        reason = error_text(error)
+        raise FormatError(f"Error while writing to log directory {directory}: {reason}") from None
 
 
 def _write_bootstrap_snapshot(

@@ -440,9 +440,8 @@ class RoundExecutor:
             return
         names = now.names()
         raise OperationFailed(
-            f"{count_noun(len(names), 'replica')} that others move, or that stay behind, have not "
-            "got "
-            f"any further for {span}: {join_first(names, _MAX_NAMED)}. See the logs of "
+            f"{count_noun(len(names), 'replica')} that others move, or that stay behind, made no "
+            f"progress for {span}: {join_first(names, _MAX_NAMED)}. See the logs of "
             "these brokers, or cancel the moves with spindle kafka reassign-partitions --cancel; "
             "then start again"
         )

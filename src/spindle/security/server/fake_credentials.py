@@ -79,7 +79,7 @@ class InventedCredentials:
         return ScramCredential(_salt(seed, form), never, never, form.iterations)
 
     def _learn(self, stored: StoredCredentials) -> None:
-        """Note the forms of the credentials, with their numbers, and make the key."""
+        """Count the credentials of each form, and derive the key."""
         counts = Counter(
             _form(credential)
             for (_, mechanism), credential in stored.items()

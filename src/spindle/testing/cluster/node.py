@@ -253,7 +253,7 @@ class Disk:
         return self._faults
 
     def refresh_faults(self) -> None:
-        """Ask the running node for its faults: a torn write may have ended in a failure."""
+        """Read the faults of the running node: a torn write may have turned into a failed disk."""
         if self._faults.tear is AfterTear.FAIL:
             faults = self.node.ask("disk", path=str(self.path))
             self._faults = DiskFaults.from_json(faults)
