@@ -7,6 +7,7 @@ from struct import unpack
 from typing import Any
 
 import pytest
+from metrics_scrape import Labels, scrape
 from node_harness import LANE_KEY, Client, Home, connected, running
 
 from spindle.protocol.codec import encode
@@ -21,6 +22,17 @@ pytest.importorskip("spindle._native", reason="the native code is not built")
 
 TOPICS = ("created", "rolled")
 PARTITIONS = 2
+TRAFFIC = (
+    "_bytes_in_total",
+    "_bytes_out_total",
+    "_messages_in_total",
+    "_requests_total",
+    "_request_metrics_total_time_seconds_count",
+    "_incoming_byte_total",
+    "_outgoing_byte_total",
+    "_connection_creation_total",
+)
+"""Ends of the names of metrics that count requests and their bytes."""
 BASE_MS = 1_700_000_000_000
 
 
@@ -134,7 +146,10 @@ async def compare(folder: Path, seed: int, count: int) -> None:
     homes = []
     for name, enabled in (("python", "false"), ("lane", "true")):
         (folder / name).mkdir()
-        options = {LANE_KEY.replace(".", "_"): enabled}
+        options = {
+            LANE_KEY.replace(".", "_"): enabled,
+            "spindle_metrics_listener": "127.0.0.1:0",
+        }
         homes.append(Home(folder / name, 1, **options).format())
     frames = Frames(seed)
     async with running(homes[0]) as python, running(homes[1]) as lane:
@@ -144,6 +159,7 @@ async def compare(folder: Path, seed: int, count: int) -> None:
                 configs = {"segment.bytes": "1048576", "index.interval.bytes": "0"}
                 await admin.create_topic("rolled", PARTITIONS, configs)
         await exchange(python, lane, frames, count)
+        assert await traffic_of(lane) == await traffic_of(python)
     contents = [files_of(home) for home in homes]
     assert contents[0].keys() == contents[1].keys()
     for name, content in contents[0].items():
@@ -184,6 +200,16 @@ async def is_closed(client: Client) -> bool:
     except (asyncio.IncompleteReadError, ConnectionError):
         return True
     return False
+
+
+async def traffic_of(node: Node) -> dict[tuple[str, Labels], float]:
+    """Return the counters of requests, and of bytes and messages of topics."""
+    samples = await scrape(node)
+    return {
+        (name, labels): value
+        for (name, labels), value in samples.items()
+        if name.endswith(TRAFFIC) and ("request", "AlterPartition") not in labels
+    }
 
 
 def files_of(home: Home) -> dict[str, bytes]:

@@ -254,6 +254,8 @@ class Node:
 
     def _parts(self) -> NodeParts:
         controller = self.controller
+        if self.broker is not None:
+            self.broker.take_lane_counts()
         return NodeParts(
             requests=self.request_metrics,
             disks=self._directories,

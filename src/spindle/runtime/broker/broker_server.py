@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from spindle.common.errors import LogDirectoryFailed
 from spindle.common.ids import Endpoint
 from spindle.common.uuids import Uuid
-from spindle.config.broker_keys.spindle import NATIVE_LANE_ENABLE
+from spindle.config.broker_keys.spindle import NATIVE_ENABLE, NATIVE_LANE_ENABLE
 from spindle.config.broker_values import BrokerValues
 from spindle.config.sasl_settings import check_dynamic_users
 from spindle.disks.cordons import Cordon
@@ -327,6 +327,11 @@ class BrokerServer:
         """The number of connections that native lanes serve now."""
         return 0 if self._lanes is None else self._lanes.connection_count
 
+    def take_lane_counts(self) -> None:
+        """Count all that the native lanes have served until now."""
+        if self._lanes is not None:
+            self._lanes.take_counts()
+
     @property
     def state(self) -> BrokerState:
         return self.lifecycle.state
@@ -402,12 +407,13 @@ class BrokerServer:
 
     def _make_lanes(self, metrics: RequestMetrics) -> "Lanes | None":
         config = self._config
-        if not config.flag(NATIVE_LANE_ENABLE) or config.integer("queued.max.request.bytes") >= 0:
+        is_enabled = config.flag(NATIVE_ENABLE) and config.flag(NATIVE_LANE_ENABLE)
+        if not is_enabled or config.integer("queued.max.request.bytes") >= 0:
             return None
         try:
             from spindle.runtime.lanes.lanes import Lanes
         except ImportError as error:
-            log.warning("%s=true has no effect: %s", NATIVE_LANE_ENABLE, error)
+            log.info("Produce and Fetch are served in Python: %s", error)
             return None
         lanes = Lanes(
             self.services,

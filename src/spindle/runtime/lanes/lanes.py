@@ -341,8 +341,7 @@ class Lanes(ConnectionLanes):
 
     def _tick(self) -> None:
         self._tick_later()
-        self.take_progress()
-        self.take_request_counts()
+        self.take_counts()
         self._ticks += 1
         if self._was_busy and self._ticks % _SYNC_TICKS == 0:
             self._was_busy = False
@@ -351,8 +350,9 @@ class Lanes(ConnectionLanes):
                 # Sizes and indexes of the logs are brought up to date before any function.
                 lane.directory.executor.submit_nowait(_nothing)
 
-    def take_request_counts(self) -> None:
-        """Add the requests of the lanes to the metrics."""
+    def take_counts(self) -> None:
+        """Add what the lanes have served to the metrics."""
+        self.take_progress()
         metrics = self._metrics
         for lane in self._lanes.values():
             bytes_in, bytes_out = lane.native.take_traffic()
