@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from confluent_kafka import AcknowledgeType, Producer, ShareConsumer
@@ -17,7 +18,7 @@ from confluent_kafka.admin import (
 )
 from peers import clients
 from peers.compare import Answer, Pair
-from peers.node import Node
+from peers.node import KafkaNode, Node
 
 pytestmark = pytest.mark.full
 
@@ -157,3 +158,37 @@ def test_a_restart_keeps_what_was_acknowledged_and_the_counts(pair: Pair) -> Non
     answer = pair.compare(script)
     assert answer[1] == [[offset, 2] for offset in range(4)]
     assert answer[2] == [[4, 1]]
+
+
+@pytest.mark.parametrize("first", ["spindle", "kafka"])
+def test_the_other_program_continues_the_group_on_the_same_disks(
+    tmp_path: Path, candidate_class: type[Node], first: str
+) -> None:
+    classes: list[type[Node]] = [candidate_class, KafkaNode]
+    if first == "kafka":
+        classes.reverse()
+    one = classes[0](tmp_path / "one", overrides=dict(NODE_OVERRIDES))
+    one.format()
+    one.start()
+    node: Node = one
+    try:
+        prepare(node, "moving", count=6)
+        with worker(node, "moving") as member:
+            assert deliver(member, 6, RELEASE) == [[offset, 1] for offset in range(6)]
+        for turn, kind in enumerate((classes[1], classes[0])):
+            node.stop()
+            node = kind(
+                tmp_path / str(turn),
+                overrides=dict(NODE_OVERRIDES),
+                log_dirs=one.log_dirs,
+                cluster_id=one.cluster_id,
+            )
+            node.start()
+            send(node, "moving", 1)
+            with worker(node, "moving") as member:
+                seen = deliver(member, 7 if turn == 0 else 1)
+            # The first program has released the six, the second one has accepted all.
+            expected = [[offset, 2] for offset in range(6)] + [[6, 1]]
+            assert seen == (expected if turn == 0 else [[7, 1]])
+    finally:
+        node.kill()
