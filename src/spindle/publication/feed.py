@@ -194,7 +194,9 @@ class Delivery:
             subscription.listener.on_leader_change(leader)
 
 
-_LOAD_BYTES: Final = 1 << 20
+_LOAD_BYTES: Final = 1 << 17
+"""The batches that are read for a listener at a time: some ten milliseconds of replay on the event
+loop."""
 _SNAPSHOT_BATCHES: Final = 8
 """The batches of a snapshot that are read at a time: some ten milliseconds of work. Between them
 the thread does the quorum's other work, such as storing votes and records."""
