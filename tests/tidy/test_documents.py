@@ -49,7 +49,8 @@ def class_names() -> set[str]:
 def is_in_tree(dotted: str) -> bool:
     """Return True if a dotted name is a module, or something that is defined in one."""
     known = modules()
-    if dotted in known:
+    stub = PROJECT / "src" / f"{dotted.replace('.', '/')}.pyi"  # of a module that is not Python
+    if dotted in known or stub.exists():
         return True
     for name, path in known.items():
         if name == dotted.rpartition(".")[0] or name.endswith(f".{dotted.rpartition('.')[0]}"):
