@@ -8,7 +8,6 @@ STAMP := $(VENV)/.installed
 UV_STAMP := $(VENV)/.uv
 UV_VERSION := 0.13.9
 CRATE := $(wildcard native/Cargo.* native/.cargo/*) $(shell find native/src -name '*.rs')
-CARGO = cd native && PATH="$$PATH:$$HOME/.cargo/bin" cargo
 UV = PATH="$(CURDIR)/$(BIN):$$PATH" VIRTUAL_ENV="$(CURDIR)/$(VENV)" uv
 
 .PHONY: help setup native wheel lock demo test test-full check unit interop interop-older bench fuzz simulate plans docs docs-reference docs-wrap docs-recording clean unit-native unit-python
@@ -61,9 +60,7 @@ check: setup
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && echo "style: fine"
 	@$(BIN)/mypy --no-error-summary && echo "types: fine"
 	@$(BIN)/lint-imports --no-cache >/dev/null && echo "imports: fine"
-	@if PATH="$$PATH:$$HOME/.cargo/bin" command -v cargo-clippy >/dev/null; then \
-	  ($(CARGO) fmt --check) && ($(CARGO) clippy --quiet --locked --all-targets -- -D warnings) && echo "native code: fine"; \
-	else echo "native code: not checked, as cargo is not here"; fi
+	@$(BIN)/python tools/native_code.py check
 
 # Python finds this copy of the package before the installed one.
 PYTHON_ONLY := build/python-only
@@ -73,9 +70,8 @@ unit-python: setup ## The tests of what has native code, without it
 	  tests/log tests/columnar tests/audit tests/common tests/cli/test_plain_install.py tests/cli/test_node_commands.py
 
 # Its tests need no Python.
-unit-native:
-	@if PATH="$$PATH:$$HOME/.cargo/bin" command -v cargo >/dev/null; then $(CARGO) test --quiet --locked; \
-	else echo "native code: not tested, as cargo is not here"; fi
+unit-native: setup
+	@$(BIN)/python tools/native_code.py test
 
 unit: setup
 	@echo "unit tests: about 3 minutes on 2 quiet cores; failures are named as they come"

@@ -168,7 +168,7 @@ def comparable(part: SegmentPart) -> tuple[object, ...]:
 def test_damaged_segments_say_the_same_with_and_without_the_walk(
     tmp_path: Path, segments: list[tuple[int, Content]]
 ) -> None:
-    for trial in (*range(TRIALS), *FORMER_FAILURES):
+    for trial in {*range(TRIALS), *FORMER_FAILURES}:
         rng = random.Random(trial)
         base_offset, content = rng.choice(segments)
         folder = tmp_path / str(trial)

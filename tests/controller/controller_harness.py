@@ -197,6 +197,8 @@ class Harness:
             due_ms = self.driver.tasks.next_due_ms
             self.now_ms = end_ms if due_ms is None else min(end_ms, max(due_ms, self.now_ms + 1))
             self.driver.tasks.run_due()
+            if self.quorum.commits_at_once:
+                self.quorum.commit()
 
     async def request(
         self,

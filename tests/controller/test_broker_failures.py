@@ -630,6 +630,25 @@ async def test_a_broker_with_very_many_partitions_leaves_them_bit_by_bit(
     assert (len(moved), fenced) == (1, c.fenced(1))
 
 
+async def test_a_broker_leaves_more_partitions_when_the_first_change_is_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(broker_heartbeat, "MAX_MOVES_PER_FENCING", 1)
+
+    c = Cluster()
+    await c.start()
+    c.pass_time(3001)
+    await c.beat_all(3)
+    c.pass_time(3001)
+    await c.beat_all(3)
+    c.quorum.commits_at_once = False
+    c.pass_time(5000)
+    assert c.new_records() == [[c.change("e", isr=[1, 2])]]
+    c.quorum.commit()
+    c.pass_time(1)
+    assert c.new_records() == [[c.change("p", isr=[2, 1], leader=2), c.fenced(3)]]
+
+
 async def test_a_broker_that_is_heard_of_while_it_leaves_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,13 +1,16 @@
 """The native loops of compaction do what the Python code does, or leave the batch to it."""
 
+import os
+from random import Random
 from struct import pack_into
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_builders import NOW_MS, new_log, new_storage
 
+from spindle.common.errors import CorruptLog
 from spindle.common.native import is_native_available
 from spindle.log.cleaning import cleaning
 from spindle.log.cleaning.cleaning import Cleaning, CleaningSettings
@@ -22,6 +25,8 @@ from spindle.protocol.records.batch import HEADER_BYTES, read_header
 from spindle.protocol.records.builder import SimpleRecord, build_batch, seal_batch
 from spindle.testing.filesystem import MemoryFileSystem
 
+TRIALS: Final = int(os.environ.get("CLEANING_TRIALS", "150"))
+FORMER_FAILURES: Final = (1742, 2393)
 SIZE = MapSize(1 << 20, 0.9, 1000)
 CONFIG = LogConfig(
     segment_bytes=2000,
@@ -146,6 +151,63 @@ def test_every_byte_is_the_same_with_and_without_native_code(
     assert files_after(produced, buffer_bytes, is_native=True) == expected
 
 
+def hostile_batch(random: Random) -> bytes:
+    """Return a batch whose records or header a client, or a disk, has made strange."""
+    keys = random.choices([None, b"", b"a", b"b", b"c" * 70], k=random.randrange(1, 5))
+    batch = build_batch(
+        [SimpleRecord(key, random.choice([None, b"v" * 70]), NOW_MS) for key in keys],
+        codec=random.choice([0, 0, 0, 4]),
+    )
+    header, payload = read_header(batch), bytearray(batch[HEADER_BYTES:])
+    for _ in range(random.choice([0, 0, 1, 2])):
+        at = random.randrange(min(30, len(payload)))
+        payload[at] = random.choice([0, 1, 0x7F, 0x80, 0xFF, random.randrange(256)])
+    if random.random() < 0.1:
+        payload += bytes(random.randrange(1, 4))
+    changes: list[dict[str, int]] = [{}] * 6
+    changes += [{"record_count": count} for count in (-(2**31), -1, 0, 1, 2, 2**31 - 1)]
+    changes += [{"base_timestamp": time} for time in (-(2**63), -1, NOW_MS - 5000, 2**63 - 1)]
+    changes += [{"max_timestamp": time} for time in (-(2**63), -1, 2**63 - 1)]
+    changes += [{"attributes": flags} for flags in (1, 4, 5, 7, 8, 0x40, 0x48)]
+    changes += [{"last_offset_delta": delta} for delta in (0, 1000)]
+    return seal_batch(header._replace(**random.choice(changes)), payload)
+
+
+def outcome(seed: int, *, is_native: bool) -> object:
+    """Compact a log with hostile batches; return the bytes of its files, or the error."""
+    random = Random(seed)
+    files = MemoryFileSystem()
+    log = new_log(CONFIG, new_storage(files))
+    for _ in range(random.randrange(1, 10)):
+        log.append_as_leader(hostile_batch(random), 0, NOW_MS, validated=True)
+    log.roll(NOW_MS)
+    log.append_as_leader(built(), 0, NOW_MS, validated=True)
+    log.update_high_watermark(log.log_end_offset)
+    if random.random() < 0.1:
+        name = min(n for n in files.list_directory(log.path) if n.endswith(".log"))
+        at = random.randrange(len(files.read_bytes(f"{log.path}/{name}")))
+        files.open(f"{log.path}/{name}").pwrite(bytes([random.randrange(256)]), at)
+    settings = CleaningSettings(buffer_bytes=random.choice([4, 1000, 1 << 20]), is_native=is_native)
+    try:
+        plan = plan_cleaning(log, dirty_range(log, None, NOW_MS))
+        cleaned = Cleaning(files, plan, NOW_MS, settings).run()
+        assert put_in_place(cleaned, NOW_MS)
+    except (CorruptLog, UncleanableLog) as error:
+        return type(error), str(error)
+    names = [n for n in files.list_directory(log.path) if not n.endswith(".deleted")]
+    return {name: files.read_bytes(f"{log.path}/{name}") for name in names}
+
+
+@native_code
+def test_hostile_batches_end_the_same_with_and_without_native_code() -> None:
+    kinds = set()
+    for seed in (*range(TRIALS), *FORMER_FAILURES):
+        expected = outcome(seed, is_native=False)
+        assert outcome(seed, is_native=True) == expected, seed
+        kinds.add(expected[0] if isinstance(expected, tuple) else dict)
+    assert {dict, UncleanableLog} <= kinds
+
+
 def rules(end: int) -> CopyRules:
     return CopyRules(end, end, NOW_MS, NOW_MS + 1000, [], 4096)
 
@@ -243,6 +305,21 @@ def test_a_batch_with_more_keys_than_memory_is_named() -> None:
         return
     with pytest.raises(UncleanableLog, match=r"log\.cleaner\.dedupe\.buffer\.size has no room"):
         pass_.run()
+
+
+@pytest.mark.parametrize("is_native", [False, True], ids=["python", "native"])
+def test_a_batch_with_more_records_than_offsets_is_named(is_native: bool) -> None:
+    """The native key map has room for a key per offset, the dict has no limit."""
+    log = new_log(LogConfig(cleanup_policy=("compact",)))
+    header = read_header(built(4))._replace(last_offset_delta=0)
+    log.append_as_leader(seal_batch(header, built(4)[HEADER_BYTES:]), 0, NOW_MS, validated=True)
+    log.roll(NOW_MS)
+    log.append_as_leader(built(1), 0, NOW_MS)
+    log.update_high_watermark(log.log_end_offset)
+    plan = plan_cleaning(log, dirty_range(log, None, NOW_MS))
+    settings = CleaningSettings(is_native=is_native)
+    with pytest.raises(UncleanableLog, match="4 records, but 1 offsets"):
+        Cleaning(log.handles.file_system, plan, NOW_MS, settings).run()
 
 
 def test_pack_into_keeps_the_position_of_the_count() -> None:

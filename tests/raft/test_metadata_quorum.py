@@ -1,10 +1,11 @@
 """The driver: a quorum of one on a real directory, listeners, snapshots, faults."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
+from threading import Event
 from time import monotonic, time
 
 import pytest
@@ -316,6 +317,25 @@ async def test_a_restart_begins_with_the_snapshot(tmp_path: Path) -> None:
         assert node.heard.snapshots == [OffsetAndEpoch(2, 1)]
         assert node.heard.records == [TOPIC]
         assert node.heard.offsets == [(2, 2)]
+
+
+async def test_records_are_committed_while_a_snapshot_is_written(tmp_path: Path) -> None:
+    async with running(str(tmp_path)) as node:
+        await node.heard.wait_for_leadership(1)
+        node.quorum.append(1, [TOPIC], metadata_version=LEVEL, is_atomic=False)
+        await node.heard.wait_for_offset(1)
+        is_committed = Event()
+
+        def values() -> Iterator[bytes]:
+            assert is_committed.wait(10)
+            yield from encode_records([TOPIC])
+
+        writing = asyncio.create_task(node.quorum.write_snapshot(OffsetAndEpoch(2, 1), values(), 7))
+        await asyncio.sleep(0)  # the task begins
+        node.quorum.append(1, [NoOpRecord()], metadata_version=LEVEL, is_atomic=False)
+        await node.heard.wait_for_offset(2)
+        is_committed.set()
+        assert await writing > 0
 
 
 async def test_a_snapshot_covers_only_what_is_committed(tmp_path: Path) -> None:

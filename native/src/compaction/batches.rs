@@ -63,7 +63,10 @@ fn plain_batch(data: &[u8]) -> Option<&[u8]> {
     if data[FLAGS_AT] & NEEDS_PYTHON_FLAGS != 0 || i32_at(data, LAST_DELTA_AT) < 0 {
         return None;
     }
-    if !(0..=size / MIN_RECORD_BYTES).contains(&i64::from(i32_at(data, RECORD_COUNT_AT))) {
+    // With more records than offsets, the map could have no room for their keys.
+    let offsets = i64::from(i32_at(data, LAST_DELTA_AT)) + 1;
+    let max_count = offsets.min(size / MIN_RECORD_BYTES);
+    if !(0..=max_count).contains(&i64::from(i32_at(data, RECORD_COUNT_AT))) {
         return None;
     }
     let batch = &data[..size as usize];

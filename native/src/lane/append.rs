@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::batch::{
-    check_client_batch, patch_log_append_time, patch_offset_and_epoch, BatchHeader,
+    check_client_batch, patch_log_append_time, patch_offset_and_epoch, BatchHeader, HEADER_BYTES,
 };
 use super::lease::{LeaseShared, LeaseState, Leases};
 use super::wire::{Header, Produce, Produced, TopicKey};
@@ -97,6 +97,8 @@ pub fn append(
             return Err(AppendError::Up);
         };
         let records = &mut frame[request.parts[at].records.clone()];
+        let mut unpatched = [0; HEADER_BYTES];
+        unpatched.copy_from_slice(&records[..HEADER_BYTES]);
         let began = Instant::now();
         match append_one(state, records, &mut headers[at], now_ms) {
             Ok(result) => {
@@ -107,6 +109,8 @@ pub fn append(
                 leases.mark_dirty(*id);
             }
             Err(error) => {
+                // Python checks the batch as the client has sent it.
+                records[..HEADER_BYTES].copy_from_slice(&unpatched);
                 // Python's log, which knows nothing of the bytes, writes at the same place.
                 end_lease(&state.shared);
                 leases.mark_dirty(*id);

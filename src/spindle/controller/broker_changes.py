@@ -177,6 +177,11 @@ class BrokerChangeRecords:
         return True
 
     def _leave_isr(self, broker_id: int, limit: int | None = None) -> bool:
-        topics = self._image.topics.with_replicas_on(broker_id)
-        members = partitions_where(topics, lambda p: broker_id in p.isr)
+        # Without a function for each partition: a broker with very many leaves in several calls.
+        members = (
+            (topic, partition_id, partition)
+            for topic in self._image.topics.with_replicas_on(broker_id)
+            for partition_id, partition in topic.partitions.items()
+            if broker_id in partition.isr
+        )
         return self.update(members, remove=broker_id, limit=limit)

@@ -21,7 +21,7 @@ from spindle.protocol.messages.broker_heartbeat import (
 )
 from spindle.protocol.messages.metadata_records import BrokerRegistrationChangeRecord
 
-MAX_MOVES_PER_FENCING: Final = 2_000
+MAX_MOVES_PER_FENCING: Final = 1_000
 """Maximum number of partitions that are moved away in one step when a broker is fenced: some tens
 of milliseconds of work."""
 MAX_MOVES_PER_HEARTBEAT: Final = MAX_RECORDS_PER_OPERATION

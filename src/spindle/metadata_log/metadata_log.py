@@ -214,8 +214,23 @@ class MetadataLog:
         self, snapshot_id: OffsetAndEpoch, content: Iterable[bytes], token: str
     ) -> None:
         """Write a snapshot of the local state under its name."""
-        snapshots.write_snapshot(self._file_system, self.directory, snapshot_id, content, token)
-        self._note_snapshot(snapshot_id)
+        self.complete_part(self.write_part(snapshot_id, content, token))
+
+    def write_part(
+        self, snapshot_id: OffsetAndEpoch, content: Iterable[bytes], token: str
+    ) -> SnapshotPart:
+        """Write a snapshot of the local state without its name.
+
+        This may run on another thread, beside all other methods: a large snapshot takes seconds.
+        """
+        return snapshots.write_part(self._file_system, self.directory, snapshot_id, content, token)
+
+    def complete_part(self, part: SnapshotPart) -> int:
+        """Give a written snapshot its name; return its size in bytes."""
+        size_bytes = part.size_bytes
+        part.complete()
+        self._note_snapshot(part.snapshot_id)
+        return size_bytes
 
     def write_fetched_chunk(self, snapshot_id: OffsetAndEpoch, position: int, data: Bytes) -> None:
         """Write bytes that were fetched from the leader; position 0 starts a new file."""

@@ -145,6 +145,9 @@ class SnapshotPart:
     def append(self, parts: Sequence[Bytes]) -> None:
         self._file.append(parts)
 
+    def sync(self) -> None:
+        self._file.sync()
+
     def complete(self) -> None:
         """Sync the file and give it its name, read-only. A snapshot of that name stays as it is."""
         self._file.sync()
@@ -172,6 +175,25 @@ def _check_levels(data: Bytes, position: int, header: BatchHeader, path: str) ->
             check_feature_level(record.name, record.feature_level)
 
 
+def write_part(
+    file_system: FileSystem,
+    directory: str,
+    snapshot_id: OffsetAndEpoch,
+    batches_of_snapshot: Iterable[bytes],
+    token: str,
+) -> SnapshotPart:
+    """Write the content of a snapshot; return the file, which has all of it but not its name."""
+    part = SnapshotPart(file_system, directory, snapshot_id, token)
+    try:
+        for batch in batches_of_snapshot:
+            part.append([batch])
+        part.sync()
+    except BaseException:
+        part.abort()
+        raise
+    return part
+
+
 def write_snapshot(
     file_system: FileSystem,
     directory: str,
@@ -180,16 +202,8 @@ def write_snapshot(
     token: str,
 ) -> None:
     """Write a whole snapshot; do nothing if it exists already."""
-    if file_system.exists(f"{directory}/{snapshot_file_name(snapshot_id)}"):
-        return
-    part = SnapshotPart(file_system, directory, snapshot_id, token)
-    try:
-        for batch in batches_of_snapshot:
-            part.append([batch])
-    except BaseException:
-        part.abort()
-        raise
-    part.complete()
+    if not file_system.exists(f"{directory}/{snapshot_file_name(snapshot_id)}"):
+        write_part(file_system, directory, snapshot_id, batches_of_snapshot, token).complete()
 
 
 def read_snapshot_info(data: Bytes, path: str) -> SnapshotInfo:

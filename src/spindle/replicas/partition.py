@@ -205,13 +205,14 @@ class Partition:
 
     def become_leader(self, registration: PartitionRegistration, min_isr: int) -> None:
         """Become leader in a new epoch, or apply changed replicas or ISR in the same epoch."""
-        self.end_lease()
         context = self._context
         now_ms = context.steady_ms()
         self.registration = registration
         self.leader_id = context.broker_id
         known = self.leader
         log = self.log
+        if known is None or not known.is_same(registration):
+            self.end_lease()
         if known is None:
             self.leader_epoch = registration.leader_epoch
             self.leader = known = LeaderState(
@@ -280,6 +281,11 @@ class Partition:
         if appends:
             self._append_watchers[watcher] = None
         self._tell_lease()
+
+    @property
+    def has_watchers(self) -> bool:
+        """True while a fetch waits for an event of the partition."""
+        return bool(self._watchers)
 
     @property
     def has_append_watchers(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
 from spindle.common.errors import ErrorCode
+from spindle.metadata.partitions import PartitionRegistration
 from spindle.protocol.sentinels import NO_BROKER_EPOCH
 from spindle.replication.fetch_session import FetchSession
 from spindle.replication.followers import FollowerState
@@ -184,6 +185,14 @@ class LeaderState:
         return log_start_offset
 
     # -- what the metadata says
+
+    def is_same(self, registration: PartitionRegistration) -> bool:
+        """Return True if the registration has this leader epoch, these replicas and this ISR."""
+        return (registration.leader_epoch, registration.replicas, registration.isr) == (
+            self.leader_epoch,
+            self.replicas,
+            self.isr,
+        )
 
     def begin_epoch(
         self,

@@ -27,7 +27,7 @@ from spindle.log.formats.index_entries import (
 from spindle.log.formats.names import CLEANED_SUFFIX
 from spindle.log.open_files import FileHandles
 from spindle.log.segments.segment import ScannedBatch, Segment
-from spindle.protocol.records.batch import HEADER_BYTES, check_crc, read_header
+from spindle.protocol.records.batch import HEADER_BYTES, BatchHeader, check_crc, read_header
 from spindle.protocol.records.compression import (
     MODERATE_BYTES,
     DecompressionBuffer,
@@ -257,6 +257,7 @@ class Cleaning:
                 if keys.is_full or header.last_offset >= dirty.end_offset:
                     return at, True
                 check_crc(batch.data, 0, header)
+                _check_count(header)
                 if header.is_control:
                     transactions.is_marker_without_batches(header, batch.data)
                 elif not transactions.is_aborted(header) and not self._note_keys(keys, batch):
@@ -411,6 +412,20 @@ def _batch_at(segment: Segment, data: memoryview, at: int, position: int) -> Sca
     header = segment.header_at(data, at, position)
     end = at + header.size_bytes
     return None if end > len(data) else ScannedBatch(position + at, header, data[at:end])
+
+
+def _check_count(header: BatchHeader) -> None:
+    """Refuse a batch with more records than offsets: the key map has room for a key per offset.
+
+    Raises:
+        CorruptRecords: names both numbers.
+    """
+    offsets = header.last_offset_delta + 1
+    if header.record_count > offsets:
+        raise CorruptRecords(
+            f"batch with base offset {header.base_offset}: {header.record_count} records, but "
+            f"{offsets} offsets"
+        )
 
 
 def _size_of_first(segment: Segment, data: bytes, position: int) -> int:

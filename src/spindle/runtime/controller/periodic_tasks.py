@@ -94,12 +94,17 @@ class PeriodicTasks:
 
     @property
     def next_due_ms(self) -> int | None:
-        """The time at which `run_due` has a task to run; None while another node is active."""
-        return None if self._schedule is None else self._schedule.next_due_ms()
+        """The time at which `run_due` has a task to run.
+
+        None while another node is active, and while a task waits for the commit of a decision.
+        """
+        if self._schedule is None or self._is_waiting():
+            return None
+        return self._schedule.next_due_ms()
 
     def _set_timer(self) -> None:
         due_ms = self.next_due_ms
-        if due_ms is None or self._is_waiting():
+        if due_ms is None:
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -115,7 +120,7 @@ class PeriodicTasks:
 
         The timer calls this; a test with its own clock may call it, too.
         """
-        if self._schedule is None:
+        if self._schedule is None or self._is_waiting():
             return
         now_ms = self._clock()
         for task in self._schedule.take_due(now_ms):

@@ -79,16 +79,18 @@ class SnapshotWriter:
         token = str(self._random.randrange(0, 2**63))
         self._in_work.add(snapshot_id)
         try:
-            # Encoding a large image takes long: run it neither on this thread nor on the disk's.
-            content = await self._loop.run_in_executor(
-                None, _encode, values, info, snapshot_id.epoch, self._clock()
+            # A large image takes seconds to encode, write and flush. The disk's thread stores votes
+            # and records meanwhile.
+            content = encode_snapshot(values, info, epoch=snapshot_id.epoch, now_ms=self._clock())
+            part = await self._thread.submit_beside(
+                self._log.write_part, snapshot_id, content, token
             )
-            await self._thread.submit(self._log.write_snapshot, snapshot_id, content, token)
+            size_bytes = await self._thread.submit(self._log.complete_part, part)
         finally:
             self._in_work.discard(snapshot_id)
         self._report(SnapshotWritten(snapshot_id))
         self._clean()
-        return sum(map(len, content))
+        return size_bytes
 
     def _clean_periodically(self) -> None:
         self._timer = self._loop.call_later(_CLEAN_PERIOD_S, self._clean_periodically)
@@ -109,7 +111,3 @@ class SnapshotWriter:
             self._on_error(error)
         elif event is not None:
             self._report(event)
-
-
-def _encode(values: Iterable[bytes], info: SnapshotInfo, epoch: int, now_ms: int) -> list[bytes]:
-    return list(encode_snapshot(values, info, epoch=epoch, now_ms=now_ms))
