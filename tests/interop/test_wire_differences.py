@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import wire_cases
 import wire_cases_consumer_groups
+import wire_cases_share_groups
 import wire_cases_transactional_data
 import wire_cases_transactions
 from peers.compare import Difference, Pair
@@ -17,12 +18,16 @@ from spindle.protocol.api import APIS
 
 # The interval of one consumer group is longer than the test.
 NODE_OVERRIDES = {
-    "group.consumer.max.assignment.interval.ms": str(wire_cases_consumer_groups.FAR_AWAY_MS)
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "group.consumer.max.assignment.interval.ms": str(wire_cases_consumer_groups.FAR_AWAY_MS),
 }
 
 CHAPTERS: dict[str, list[Case]] = {
     **wire_cases.CHAPTERS,
     "consumer groups": wire_cases_consumer_groups.CASES,
+    "share groups": wire_cases_share_groups.CASES,
     # Records first: offsets by time find them, and not a marker, whose time differs.
     **wire_cases_transactional_data.CHAPTERS,
     **wire_cases_transactions.CHAPTERS,

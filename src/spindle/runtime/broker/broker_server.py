@@ -55,6 +55,7 @@ from spindle.runtime.network.listener import Listener, bind, reachable
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.server import RequestServer
 from spindle.runtime.network.socket_buffers import SocketBuffers
+from spindle.runtime.share.latest_offsets import LatestOffsetsOfLeaders
 from spindle.serving.encoded_topics import EncodedTopics
 from spindle.serving.fetch.fetch_memory import FetchMemory
 from spindle.serving.handler_table import broker_handlers
@@ -147,7 +148,9 @@ class BrokerServer:
         self._cordons = self._make_cordon_keeper()
         # Clients.
         self.verification = CoordinatorQuestions(config, self.metadata, env.peers.broker_pool)
-        self.coordinators = Coordinators(env, self.replicas, self.metadata, self._producer_ids)
+        self.coordinators = Coordinators(
+            env, self.replicas, self.metadata, self._producer_ids, self._ensure_internal_topic
+        )
         self.groups = self.coordinators.groups
         self.traffic = Traffic()
         self.quotas = ClientQuotas(
@@ -292,6 +295,16 @@ class BrokerServer:
             groups=self.groups,
             verification=self.verification,
             transactions=self.coordinators.transactions,
+            share=self.coordinators.share_partitions,
+            share_groups=self.coordinators.share_groups,
+            share_coordinator=self.coordinators.share_states,
+            latest_offsets=LatestOffsetsOfLeaders(
+                config.node_id,
+                self.metadata,
+                self.replicas,
+                config.inter_broker_listener_name,
+                env.peers.broker_pool(f"broker-{config.node_id}-latest-offsets"),
+            ),
             ensure_internal_topic=self._ensure_internal_topic,
             fetch_memory=FetchMemory(config.integer("fetch.max.bytes"), unsent=self.limits.unsent),
             replica_memory=FetchMemory(config.integer("fetch.max.bytes")),
@@ -527,7 +540,7 @@ class BrokerServer:
             self._lanes.review_permissions()
         if delta.topics.deleted:
             gone = [(topic_id, topic.name) for topic_id, topic in delta.topics.deleted.items()]
-            self.groups.on_topics_deleted(gone)
+            self.coordinators.on_topics_deleted(gone)
             self.traffic.forget(name for _, name in gone)
 
     async def _follow_again(self) -> None:
