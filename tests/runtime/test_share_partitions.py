@@ -122,6 +122,7 @@ class FakeStore:
         self.gate = asyncio.Event()
         self.gate.set()
         self.error: ErrorCode | None = None
+        self.bug: Exception | None = None
 
     async def read(self, key: ShareKey, leader_epoch: int) -> Snapshot:
         del leader_epoch
@@ -134,6 +135,8 @@ class FakeStore:
     async def write(self, key: ShareKey, written: WrittenState) -> None:
         assert key == KEY
         await self.gate.wait()
+        if self.bug is not None:
+            raise self.bug
         if self.error is not None:
             raise ApiError(self.error)
         self.writes.append(written)
@@ -290,6 +293,21 @@ async def test_a_state_that_cannot_be_read_is_an_error_of_the_fetch_and_is_read_
     s.store.error = None
     assert await s.acquired() == [(0, 0, 1)]
     s.share.close()
+
+
+async def test_a_bug_leaves_no_member_waiting() -> None:
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    s = Leader()
+    s.hosted.append(1)
+    await s.acquired()
+    s.store.state = s.store.state._replace(batches=(StateBatch(0, 0, 77, 1),))
+    s.store.bug = ValueError("a bug")
+    assert await s.acknowledge(0, 0) is ErrorCode.UNKNOWN_SERVER_ERROR
+    s.store.bug = None
+    # The next one cannot read a state with an unknown number.
+    error = (await s.fetch(wait_ms=60_000))[WHERE].error
+    assert error is not None
+    assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 async def test_a_lock_that_expires_wakes_a_fetch_and_is_stored() -> None:

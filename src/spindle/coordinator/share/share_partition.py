@@ -132,7 +132,7 @@ class SharePartition:
     def __init__(
         self, start_offset: int, state_epoch: int, batches: Iterable[StateBatch] = ()
     ) -> None:
-        """Begin with a stored state; `batches` are ordered and do not overlap.
+        """Begin with a stored state, whose batches do not overlap.
 
         Records between the batches were delivered at most to members whose locks are gone, so they
         are available again.
@@ -143,7 +143,7 @@ class SharePartition:
         self._end = start_offset
         self._runs: list[_Run] = []
         self._writing: list[StateBatch] | None = None
-        for first, last, state, count in batches:
+        for first, last, state, count in sorted(batches):
             if last < self._end:
                 continue
             first = max(first, self._end)
