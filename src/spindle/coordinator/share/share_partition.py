@@ -575,10 +575,16 @@ def _joined(acquired: list[AcquiredRange]) -> list[AcquiredRange]:
 
 
 def check_acknowledgements(batches: Sequence[AcknowledgedBatch], *, allows_renew: bool) -> None:
-    """Raise ApiError INVALID_REQUEST unless the batches of one partition are well formed."""
+    """Check that the batches of one partition are well formed.
+
+    Raises:
+        ApiError: INVALID_REQUEST; INVALID_RECORD_STATE if two batches name the same offset.
+    """
     last = -1
     for batch in batches:
-        if batch.first_offset > batch.last_offset or batch.first_offset <= last:
+        if batch.first_offset == last >= 0:
+            raise _invalid_state("The offset cannot be acknowledged. The offset is not acquired.")
+        if batch.first_offset > batch.last_offset or batch.first_offset < last:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"the offsets {batch.first_offset} to {batch.last_offset} are not in ascending "
