@@ -230,15 +230,15 @@ class ShareStateShard:
             for key, stored in self.states.items()
             if stored.snapshot.write_timestamp_ms <= due_ms
         }
-        oldest = self.redundant_offset()
-        if oldest is None or self._next_offset - oldest <= len(self.states):
+        if self._next_offset - self.redundant_offset() <= len(self.states):
             return
         for key, stored in due.items():
             self._add(StateRecord(key, _next_snapshot(stored.snapshot, out.now_ms)), out)
 
-    def redundant_offset(self) -> int | None:
-        """Return the offset below which all records of the log are redundant; None if unknown."""
-        return min((stored.snapshot_offset for stored in self.states.values()), default=None)
+    def redundant_offset(self) -> int:
+        """Return the offset below which all records of the log are redundant."""
+        offsets = [stored.snapshot_offset for stored in self.states.values()]
+        return min(offsets, default=self._next_offset)
 
     def _add(self, record: StateRecord, out: StateResult) -> None:
         self._busy[record.key] = self._busy.get(record.key, 0) + 1
