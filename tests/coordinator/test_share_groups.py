@@ -244,6 +244,15 @@ def test_a_reset_needs_a_group_without_members_and_begins_a_new_epoch() -> None:
     assert s.shard.share.due_initializations(GROUP) is None
 
 
+def test_a_reset_creates_a_group_that_does_not_exist() -> None:
+    s = ShareScenario()
+    states = {topic_id("t"): StateTopic("t", frozenset({0}))}
+    s.act(s.shard.share.begin_reset, GROUP, states)
+    s.initialize()
+    assert s.share.state is ShareGroupState.EMPTY
+    assert s.share.initialized_partitions() == [TopicIdPartition(*T0)]
+
+
 def test_a_deleted_group_leaves_tombstones_of_all_its_records() -> None:
     s = ShareScenario()
     s.join_share("a")

@@ -254,7 +254,7 @@ def test_acknowledgements_below_the_start_offset_are_ignored() -> None:
         [AcknowledgedBatch(0, 2, (-1,))],
         [AcknowledgedBatch(0, 2, (RENEW,))],
         [AcknowledgedBatch(-5, 2, (1,))],
-        [AcknowledgedBatch(5, 6, (1,)), AcknowledgedBatch(6, 7, (1,))],
+        [AcknowledgedBatch(5, 8, (1,)), AcknowledgedBatch(6, 7, (1,))],
         [AcknowledgedBatch(5, 6, (1,)), AcknowledgedBatch(0, 1, (1,))],
     ],
 )
@@ -371,3 +371,10 @@ def test_combined_batches_have_the_newest_state_of_each_offset() -> None:
     ]
     assert combine(stored, [StateBatch(0, 19, 2, 1)], 0) == [(0, 19, 2, 1)]
     assert combine([], written, 100) == []
+
+
+def test_an_offset_that_is_acknowledged_twice_in_a_request_is_refused() -> None:
+    batches = [AcknowledgedBatch(5, 6, (1,)), AcknowledgedBatch(6, 7, (1,))]
+    with pytest.raises(ApiError) as error:
+        check_acknowledgements(batches, allows_renew=False)
+    assert error.value.code is ErrorCode.INVALID_RECORD_STATE

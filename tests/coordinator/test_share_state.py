@@ -228,6 +228,7 @@ def test_deleted_states_and_those_of_deleted_topics_are_gone_after_a_restart() -
     s.commit(out)
     s.restart()
     assert s.shard.states == {}
+    assert s.shard.redundant_offset() == len(s.log)
 
 
 def test_records_before_the_oldest_snapshot_are_redundant() -> None:

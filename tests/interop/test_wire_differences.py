@@ -50,6 +50,10 @@ DELIBERATE: list[tuple[str, str]] = [
         "Spindle waits until it can answer; Kafka has the client ask again",
     ),
     (r"^init_producer_id / .*producer_id: 0 -> ", "follows from the one before"),
+    (
+        r"^describe_share_group_offsets / named: '<no answer>'",
+        "Kafka does not answer if a partition does not exist",
+    ),
     (r"^(fetch|list_offsets) / isolation 2", "Kafka fails with UNKNOWN_SERVER_ERROR"),
     (
         r"^metadata / null name and no id|^describe_topic_partitions / 14"
@@ -73,7 +77,9 @@ DELIBERATE: list[tuple[str, str]] = [
         r"|^produce / far future.*batch_index_error_message"
         r"|^(describe_configs|find_coordinator) / .*error_message: 'This most likely occurs"
         r"|^find_coordinator / 'bad key' type 2.*error_message: ''"
-        r"|^add_raft_voter / .*error_message|^consumer_group_heartbeat / bad regex.*error_message",
+        r"|^add_raft_voter / .*error_message|^consumer_group_heartbeat / bad regex.*error_message"
+        r"|^share_(group_heartbeat|fetch|acknowledge) / .*error_message: (None|'MemberEpoch is inv)"
+        r"|^(alter|delete)_share_group_offsets / with a member.*error_message",
         "the error is the same, its text is more exact",
     ),
     (

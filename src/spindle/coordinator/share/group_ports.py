@@ -27,8 +27,8 @@ class ShareGroupsPort(Protocol):
 
     def describe(self, group_ids: Sequence[str]) -> list[DescribedShareGroup]: ...
 
-    def initialized_partitions(self, group_id: str) -> list[TopicIdPartition]:
-        """Return the partitions of a group with share states."""
+    def initialized_partitions(self, group_id: str) -> list[TopicIdPartition] | None:
+        """Return the partitions of a group with share states; None if there is no such group."""
         ...
 
     async def summaries(

@@ -36,6 +36,8 @@ from spindle.protocol.messages.share_group_heartbeat import (
 )
 
 _Assignment = ShareGroupHeartbeatResponse.Assignment
+_FIRST_EPOCH: Final = 1
+"""The epoch of a new group, before its first member begins the next one."""
 _NO_GROUP_TEXT: Final = "Group {} is not a share group."
 
 
@@ -245,7 +247,7 @@ class ShareGroups:
         if group.members:
             raise ApiError(
                 ErrorCode.NON_EMPTY_GROUP,
-                f"Share group {group_id} has {len(group.members)} members; end them first.",
+                f"The group is not empty. Members to end first: {len(group.members)}.",
             )
         return group
 
@@ -254,10 +256,16 @@ class ShareGroups:
     ) -> Message:
         """Begin a new epoch, in which the states of these partitions are reset (exclusive).
 
+        A group that does not exist is created.
+
         Raises:
-            ApiError: GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
+            ApiError: NON_EMPTY_GROUP, or GROUP_ID_NOT_FOUND for a group of another type.
         """
-        group = self.empty_group(group_id)
+        is_other = self._groups.get(group_id) is not None or group_id in self._groups.consumer
+        if group_id in self._groups.share or is_other:
+            group = self.empty_group(group_id)
+        else:
+            group = ShareGroup(group_id)
         stored = group.state_partitions
         initializing = dict(stored.initializing)
         for topic_id, topic in topics.items():
@@ -266,7 +274,8 @@ class ShareGroups:
             before = initializing.get(topic_id) or StateTopic(topic.name, frozenset())
             if new:
                 initializing[topic_id] = before._replace(partitions=before.partitions | new)
-        out.records.append(epoch_record(group_id, group.epoch + 1, group.topics_hash))
+        epoch = max(group.epoch, _FIRST_EPOCH) + 1
+        out.records.append(epoch_record(group_id, epoch, group.topics_hash))
         if initializing != stored.initializing:
             changed = stored._replace(initializing=initializing)
             out.records.append(state_partitions_record(group_id, changed))
@@ -403,7 +412,7 @@ class _Update:
             or topics_hash != group.topics_hash
             or (group.epoch == group.assignment_epoch and self._misses_partitions())
         ):
-            self._epoch = group.epoch + 1
+            self._epoch = max(group.epoch, _FIRST_EPOCH) + 1
             out.records.append(epoch_record(group.group_id, self._epoch, topics_hash))
         self._begin_initialization()
         if self._epoch > self._assignment_epoch and group.may_assign(

@@ -132,7 +132,7 @@ class SharePartition:
     def __init__(
         self, start_offset: int, state_epoch: int, batches: Iterable[StateBatch] = ()
     ) -> None:
-        """Begin with a stored state; `batches` are ordered and do not overlap.
+        """Begin with a stored state, whose batches do not overlap.
 
         Records between the batches were delivered at most to members whose locks are gone, so they
         are available again.
@@ -143,7 +143,7 @@ class SharePartition:
         self._end = start_offset
         self._runs: list[_Run] = []
         self._writing: list[StateBatch] | None = None
-        for first, last, state, count in batches:
+        for first, last, state, count in sorted(batches):
             if last < self._end:
                 continue
             first = max(first, self._end)
@@ -575,10 +575,16 @@ def _joined(acquired: list[AcquiredRange]) -> list[AcquiredRange]:
 
 
 def check_acknowledgements(batches: Sequence[AcknowledgedBatch], *, allows_renew: bool) -> None:
-    """Raise ApiError INVALID_REQUEST unless the batches of one partition are well formed."""
+    """Check that the batches of one partition are well formed.
+
+    Raises:
+        ApiError: INVALID_REQUEST; INVALID_RECORD_STATE if two batches name the same offset.
+    """
     last = -1
     for batch in batches:
-        if batch.first_offset > batch.last_offset or batch.first_offset <= last:
+        if batch.first_offset == last >= 0:
+            raise _invalid_state("The offset cannot be acknowledged. The offset is not acquired.")
+        if batch.first_offset > batch.last_offset or batch.first_offset < last:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"the offsets {batch.first_offset} to {batch.last_offset} are not in ascending "

@@ -115,7 +115,7 @@ class ShareStateShard:
             raise _invalid("The state epoch cannot be a negative number.")
         stored = self.states.get(key)
         if stored is not None and stored.snapshot.state_epoch > state_epoch:
-            raise ApiError(ErrorCode.FENCED_STATE_EPOCH)
+            raise _fenced_state_epoch()
         self._check_exists(key)
         is_repeated = stored is not None and stored.snapshot.state_epoch == state_epoch
         if is_repeated and start_offset == UNINITIALIZED_OFFSET:
@@ -145,9 +145,9 @@ class ShareStateShard:
             raise _invalid("Write operation on uninitialized share partition not allowed.")
         state = stored.snapshot
         if written.leader_epoch < state.leader_epoch:
-            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise _fenced_leader_epoch()
         if written.state_epoch < state.state_epoch:
-            raise ApiError(ErrorCode.FENCED_STATE_EPOCH)
+            raise _fenced_state_epoch()
         self._check_exists(key)
         start_offset = max(written.start_offset, state.start_offset)
         update = Update(
@@ -176,7 +176,7 @@ class ShareStateShard:
             raise _invalid("Read operation on uninitialized share partition not allowed.")
         state = stored.snapshot
         if leader_epoch < state.leader_epoch:
-            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise _fenced_leader_epoch()
         self._check_exists(key)
         if leader_epoch > state.leader_epoch:
             update = Update(
@@ -230,15 +230,15 @@ class ShareStateShard:
             for key, stored in self.states.items()
             if stored.snapshot.write_timestamp_ms <= due_ms
         }
-        oldest = self.redundant_offset()
-        if oldest is None or self._next_offset - oldest <= len(self.states):
+        if self._next_offset - self.redundant_offset() <= len(self.states):
             return
         for key, stored in due.items():
             self._add(StateRecord(key, _next_snapshot(stored.snapshot, out.now_ms)), out)
 
-    def redundant_offset(self) -> int | None:
-        """Return the offset below which all records of the log are redundant; None if unknown."""
-        return min((stored.snapshot_offset for stored in self.states.values()), default=None)
+    def redundant_offset(self) -> int:
+        """Return the offset below which all records of the log are redundant."""
+        offsets = [stored.snapshot_offset for stored in self.states.values()]
+        return min(offsets, default=self._next_offset)
 
     def _add(self, record: StateRecord, out: StateResult) -> None:
         self._busy[record.key] = self._busy.get(record.key, 0) + 1
@@ -252,7 +252,10 @@ class ShareStateShard:
 
     def _check_exists(self, key: ShareKey) -> None:
         if not self._partition_exists(key.topic_id, key.partition):
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                "This server does not host this topic-partition.",
+            )
 
     # ------------------------------------------------------------ the log
 
@@ -318,6 +321,20 @@ class ShareStateShard:
 
 def _invalid(reason: str) -> ApiError:
     return ApiError(ErrorCode.INVALID_REQUEST, reason)
+
+
+def _fenced_leader_epoch() -> ApiError:
+    return ApiError(
+        ErrorCode.FENCED_LEADER_EPOCH,
+        "The leader epoch in the request is older than the epoch on the broker.",
+    )
+
+
+def _fenced_state_epoch() -> ApiError:
+    return ApiError(
+        ErrorCode.FENCED_STATE_EPOCH,
+        "The coordinator rejected the request because the state epoch did not match.",
+    )
 
 
 def _check_batches(batches: Sequence[StateBatch]) -> None:

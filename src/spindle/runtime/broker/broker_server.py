@@ -55,7 +55,6 @@ from spindle.runtime.network.listener import Listener, bind, reachable
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.server import RequestServer
 from spindle.runtime.network.socket_buffers import SocketBuffers
-from spindle.runtime.share.latest_offsets import LatestOffsetsOfLeaders
 from spindle.serving.encoded_topics import EncodedTopics
 from spindle.serving.fetch.fetch_memory import FetchMemory
 from spindle.serving.handler_table import broker_handlers
@@ -298,13 +297,7 @@ class BrokerServer:
             share=self.coordinators.share_partitions,
             share_groups=self.coordinators.share_groups,
             share_coordinator=self.coordinators.share_states,
-            latest_offsets=LatestOffsetsOfLeaders(
-                config.node_id,
-                self.metadata,
-                self.replicas,
-                config.inter_broker_listener_name,
-                env.peers.broker_pool(f"broker-{config.node_id}-latest-offsets"),
-            ),
+            latest_offsets=self.coordinators.latest_offsets.ask,
             ensure_internal_topic=self._ensure_internal_topic,
             fetch_memory=FetchMemory(config.integer("fetch.max.bytes"), unsent=self.limits.unsent),
             replica_memory=FetchMemory(config.integer("fetch.max.bytes")),

@@ -23,6 +23,8 @@ from spindle.runtime.coordinator.share_coordinator import ShareCoordinator
 from spindle.runtime.coordinator.share_groups import ShareGroupCoordinator
 from spindle.runtime.coordinator.share_state_client import ShareStateClient
 from spindle.runtime.coordinator.transaction_coordinator import TransactionCoordinator
+from spindle.runtime.peers.port import Peers
+from spindle.runtime.share.latest_offsets import LatestOffsetsOfLeaders
 from spindle.runtime.share.settings import delivery_config_of
 from spindle.runtime.share.share_partitions import SharePartitions
 from spindle.serving.producer_ids import ProducerIds
@@ -41,16 +43,13 @@ class Coordinators:
         ensure_topic: Callable[[str], Awaitable[None]],
     ) -> None:
         env, config = environment, environment.config
+        listener = config.inter_broker_listener_name
         log = ReplicaCoordinatorLog(replicas, env.now_ms)
-        self.groups: Final = GroupCoordinator(
-            config.node_id,
-            group_coordinator_config(config),
-            log,
-            metadata,
-            env.now_ms,
-            env.new_uuid,
-            shard_settings(config),
-        )
+
+        def pool(purpose: str) -> Peers:
+            return env.peers.broker_pool(f"broker-{config.node_id}-{purpose}")
+
+        self.groups: Final = _group_coordinator(env, log, metadata)
         self.transactions: Final = TransactionCoordinator(
             config.node_id,
             transactions_config(config),
@@ -59,16 +58,16 @@ class Coordinators:
             env.now_ms,
             transaction_shard_settings(config),
             producer_ids,
-            config.inter_broker_listener_name,
-            env.peers.broker_pool(f"broker-{config.node_id}-txn-marker-sender"),
+            listener,
+            pool("txn-marker-sender"),
         )
         self.share_states: Final = _share_coordinator(env, log, metadata)
         self._share_store: Final = ShareStateClient(
             config.node_id,
             self.share_states,
             metadata,
-            config.inter_broker_listener_name,
-            env.peers.broker_pool(f"broker-{config.node_id}-share-persister"),
+            listener,
+            pool("share-persister"),
             ensure_topic,
         )
         self.share_groups: Final = ShareGroupCoordinator(self.groups, self._share_store)
@@ -78,6 +77,9 @@ class Coordinators:
             delivery_config_of(config, metadata),
             env.now_ms,
             config.integer("group.share.max.share.sessions"),
+        )
+        self.latest_offsets: Final = LatestOffsetsOfLeaders(
+            config.node_id, metadata, replicas, listener, pool("latest-offsets")
         )
         self._by_topic: Mapping[
             str, GroupCoordinator | TransactionCoordinator | ShareCoordinator
@@ -111,6 +113,7 @@ class Coordinators:
         await self.share_groups.close()
         await self.share_states.close()
         self._share_store.close()
+        self.latest_offsets.close()
         self.groups.close()
         await self.transactions.close()
 
@@ -127,4 +130,19 @@ def _share_coordinator(
         env.now_ms,
         share_shard_settings(config),
         config.integer("share.coordinator.state.topic.prune.interval.ms"),
+    )
+
+
+def _group_coordinator(
+    env: BrokerEnvironment, log: ReplicaCoordinatorLog, metadata: MetadataView
+) -> GroupCoordinator:
+    config = env.config
+    return GroupCoordinator(
+        config.node_id,
+        group_coordinator_config(config),
+        log,
+        metadata,
+        env.now_ms,
+        env.new_uuid,
+        shard_settings(config),
     )

@@ -186,7 +186,7 @@ class ShareCoordinator:
                 await shard.submit(_snapshot(core), is_exclusive=True)
                 offset = core.redundant_offset()
                 index = shard.partition.partition
-                if offset is not None and offset > self._pruned.get(index, 0):
+                if offset > self._pruned.get(index, 0):
                     await self._log.delete_below(shard.partition, offset)
                     self._pruned[index] = offset
             except (ApiError, LogDirectoryFailed) as error:

@@ -157,18 +157,16 @@ class ShareGroupCoordinator:
 
     # ------------------------------------------------------------ administration
 
-    def initialized_partitions(self, group_id: str) -> list[TopicIdPartition]:
-        """Return the partitions of a group with states.
+    def initialized_partitions(self, group_id: str) -> list[TopicIdPartition] | None:
+        """Return the partitions of a group with states; None if there is no such group.
 
         Raises:
-            ApiError: GROUP_ID_NOT_FOUND, or this broker is not the coordinator.
+            ApiError: this broker is not the coordinator.
         """
         shard = self._groups.shard_of(group_id)
         shard.check_active()
         group = shard.shard.groups.share.get(group_id)
-        if group is None:
-            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        return group.initialized_partitions()
+        return None if group is None else group.initialized_partitions()
 
     async def summaries(
         self, group_id: str, partitions: Iterable[TopicIdPartition]

@@ -37,6 +37,8 @@ T = TypeVar("T")
 
 _TIMEOUT_S: Final = 15.0
 """Time after which a request has failed."""
+_MAX_REQUESTS: Final = 16
+"""Requests to one broker at a time, each on a connection of its own."""
 _FIRST_PAUSE_S: Final = 0.05
 _MAX_PAUSE_S: Final = 1.0
 _REPEATED: Final = (
@@ -67,6 +69,7 @@ class ShareStateClient:
         self._listener = listener
         self._peers = peers
         self._ensure_topic = ensure_topic
+        self._turns: dict[int, asyncio.Semaphore] = {}
 
     def close(self) -> None:
         """Close the connections to other brokers."""
@@ -208,10 +211,12 @@ class ShareStateClient:
         endpoint = endpoint_of(image, leader, self._listener)
         if endpoint is None:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        turn = self._turns.setdefault(leader, asyncio.Semaphore(_MAX_REQUESTS))
         try:
-            response: Any = await self._peers.request(
-                Destination(leader, endpoint.host, endpoint.port), request
-            )
+            async with turn:
+                response: Any = await self._peers.request(
+                    Destination(leader, endpoint.host, endpoint.port), request
+                )
         except PeerUnavailable as error:
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, str(error)) from None
         except PeerLacksVersion as error:

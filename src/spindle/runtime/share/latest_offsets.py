@@ -19,7 +19,7 @@ _Topic = ListOffsetsRequest.ListOffsetsTopic
 
 
 class LatestOffsetsOfLeaders:
-    """Implements `LatestOffsets`."""
+    """Its method `ask` is the `LatestOffsets` of the handlers."""
 
     def __init__(
         self,
@@ -35,9 +35,11 @@ class LatestOffsetsOfLeaders:
         self._listener = listener
         self._peers = peers
 
-    async def __call__(
-        self, partitions: Sequence[TopicIdPartition]
-    ) -> Mapping[TopicIdPartition, int]:
+    def close(self) -> None:
+        """Close the connections to other brokers."""
+        self._peers.close()
+
+    async def ask(self, partitions: Sequence[TopicIdPartition]) -> Mapping[TopicIdPartition, int]:
         """Return the high watermarks that are known; a partition without a leader is left out."""
         image = self._metadata.image.topics
         ends: dict[TopicIdPartition, int] = {}

@@ -124,6 +124,10 @@ class LedSharePartition:
         except LogDirectoryFailed as error:
             self.end(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
             return
+        except Exception:
+            # Otherwise members would wait for this state forever.
+            self.end(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            raise
         if self.error is None:
             core.advance_log_start(self.hosted.log.log_start_offset)
             self.core = core
@@ -266,8 +270,12 @@ class LedSharePartition:
                 await self._store.write(self.key, written)
             except ApiError as error:
                 failure = error
-            except asyncio.CancelledError:
-                self._settle(waiting, self.error)
+            except BaseException:
+                # Cancelled by `end`, or a bug: nobody may wait for this write any more.
+                unknown = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+                self._writer = None
+                self._settle(waiting, self.error or unknown)
+                self.end(unknown)
                 raise
             core.end_write(is_stored=failure is None)
             self._settle(waiting, None if failure is None else member_error(failure))

@@ -134,7 +134,7 @@ async def _described_topics(
     asked: DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup,
 ) -> list[_DescribedTopic]:
     image = services.metadata.image.topics
-    known = services.share_groups.initialized_partitions(asked.group_id)
+    known = services.share_groups.initialized_partitions(asked.group_id) or ()
     wanted: dict[str, list[int]] = {}
     if asked.topics is None:
         for where in known:
@@ -268,10 +268,10 @@ async def delete_share_group_offsets(
         _check_feature(services)
         if not may_use_group(services, context, Operation.DELETE, request.group_id):
             raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED, GROUP_DENIED)
-        known = {
-            where.topic_id
-            for where in services.share_groups.initialized_partitions(request.group_id)
-        }
+        partitions = services.share_groups.initialized_partitions(request.group_id)
+        if partitions is None:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+        known = {where.topic_id for where in partitions}
         topic_ids = []
         for asked in request.topics:
             topic = image.by_name.get(asked.topic_name)
@@ -280,9 +280,12 @@ async def delete_share_group_offsets(
             if not may_use_topic(services, context, Operation.READ, asked.topic_name):
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 deleted.error_code, deleted.error_message = code, TOPIC_DENIED
-            elif topic is None or topic.topic_id not in known:
+            elif topic is None:
                 deleted.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 deleted.error_message = "This server does not host this topic-partition."
+            elif topic.topic_id not in known:
+                deleted.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                deleted.error_message = "There is no offset information to delete."
             else:
                 deleted.topic_id = topic.topic_id
                 topic_ids.append(topic.topic_id)
