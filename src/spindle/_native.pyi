@@ -5,8 +5,6 @@ from typing import Any, final
 
 from spindle.common.ports import Bytes
 
-from collections.abc import Sequence
-
 TimesSince = tuple[int, int, int, list[tuple[int, int]]]
 """Bytes, total time and longest time in ns, and (time in ns, count) of operations."""
 
