@@ -18,6 +18,7 @@ pub mod python;
 pub mod read;
 pub mod segment;
 pub mod server;
+pub mod session;
 pub mod system;
 pub mod times;
 pub mod wire;

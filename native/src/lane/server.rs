@@ -14,10 +14,11 @@ use super::fetch::{look, Answer, Looked};
 use super::gate::Gate;
 use super::lease::{LeaseShared, Leases};
 use super::read::{Records, Refusal};
+use super::session::Session;
 use super::system::{Bell, Epoll, READABLE, WRITABLE};
 use super::times::Times;
 use super::wire::{read_fetch, read_header, read_produce, write_fetched, write_produced};
-use super::wire::{Header, FETCH, PRODUCE};
+use super::wire::{Fetch, Header, FETCH, PRODUCE};
 
 const BELL_KEY: u64 = u64::MAX;
 /// Frames of one connection that are served before another connection gets its turn.
@@ -31,6 +32,7 @@ pub enum Command {
         token: u64,
         listener: u32,
         received: Vec<u8>,
+        session: Option<Session>,
     },
     Return {
         token: u64,
@@ -47,6 +49,7 @@ pub enum Event {
         received: Vec<u8>,
         is_served: bool,
         idle_ms: u64,
+        session: Option<Session>,
     },
     Closed {
         token: u64,
@@ -314,8 +317,9 @@ impl Server {
                     token,
                     listener,
                     received,
+                    session,
                 } => {
-                    self.adopt(socket, token, listener, &received);
+                    self.adopt(socket, token, listener, &received, session);
                 }
                 Command::Return { token } => self.ask_back(token),
                 Command::ReturnAll => {
@@ -333,7 +337,14 @@ impl Server {
         true
     }
 
-    fn adopt(&mut self, socket: OwnedFd, token: u64, listener: u32, received: &[u8]) {
+    fn adopt(
+        &mut self,
+        socket: OwnedFd,
+        token: u64,
+        listener: u32,
+        received: &[u8],
+        session: Option<Session>,
+    ) {
         let mut connection = Connection {
             stream: TcpStream::from(socket),
             listener,
@@ -344,6 +355,7 @@ impl Server {
             interest: READABLE,
             must_return: false,
             last_active: Instant::now(),
+            session,
         };
         if !received.is_empty() {
             connection.input.put(received, &mut self.free);
@@ -359,6 +371,7 @@ impl Server {
                 received,
                 is_served: true,
                 idle_ms: 0,
+                session: connection.session,
             });
             return;
         }
@@ -574,12 +587,14 @@ impl Server {
             connection.input.skip(received.len(), &mut self.free);
             let idle = connection.last_active.elapsed().as_millis();
             let idle_ms = u64::try_from(idle).unwrap_or(u64::MAX);
+            let session = connection.session.take();
             drop(connection); // the loop uses its own descriptor
             self.shared.report(Event::Returned {
                 token,
                 received,
                 is_served,
                 idle_ms,
+                session,
             });
         }
     }
@@ -681,12 +696,62 @@ impl Server {
         began: Instant,
         is_due: bool,
     ) -> Step {
-        let Some(request) = read_fetch(frame, header) else {
+        let Some(mut request) = read_fetch(frame, header) else {
             return Step::Return;
         };
-        let is_session = request.session_id != 0 || request.session_epoch >= 0;
         let has_rack = request.has_rack && self.shared.settings.is_rack_aware;
-        if is_session || has_rack || request.parts.is_empty() {
+        if has_rack {
+            return Step::Return;
+        }
+        // The session is taken out, and put back by `keep_session`.
+        let mut session = None;
+        if request.session_id != 0 || request.session_epoch >= 0 {
+            session = self.session_of(token);
+            let whole = session
+                .as_mut()
+                .and_then(|session| session.apply(frame, &request));
+            let Some(whole) = whole else {
+                self.keep_session(token, session);
+                return Step::Return;
+            };
+            request = whole;
+        }
+        let names = session.as_ref().map_or(frame, |session| &session.names);
+        let names = names.to_vec();
+        let step = self.look_and_respond(
+            token,
+            header,
+            (&request, &names),
+            &mut session,
+            began,
+            is_due,
+        );
+        self.keep_session(token, session);
+        step
+    }
+
+    fn session_of(&mut self, token: u64) -> Option<Session> {
+        self.connections.get_mut(&token)?.session.take()
+    }
+
+    fn keep_session(&mut self, token: u64, session: Option<Session>) {
+        if let Some(connection) = self.connections.get_mut(&token) {
+            if session.is_some() {
+                connection.session = session;
+            }
+        }
+    }
+
+    fn look_and_respond(
+        &mut self,
+        token: u64,
+        header: &Header,
+        (request, names): (&Fetch, &[u8]),
+        session: &mut Option<Session>,
+        began: Instant,
+        is_due: bool,
+    ) -> Step {
+        if request.parts.is_empty() {
             return Step::Return;
         }
         let shared = self.shared.clone();
@@ -699,11 +764,18 @@ impl Server {
             let mut leases = shared.leases();
             let max_bytes = shared.settings.fetch_max_bytes;
             let scratch = &mut self.scratch;
-            let looked = look(&mut leases, frame, &request, max_bytes, is_due, scratch);
+            let looked = look(&mut leases, names, request, max_bytes, is_due, scratch);
             if let Ok(Looked::Wait(ids)) = &looked {
                 for id in ids {
                     if let Some(state) = leases.by_id.get_mut(id) {
                         if !state.waiters.contains(&token) {
+                            // Connections that were closed are still among them.
+                            if state.waiters.len() > 2 * self.connections.len() {
+                                let connections = &self.connections;
+                                state
+                                    .waiters
+                                    .retain(|token| connections.contains_key(token));
+                            }
                             state.waiters.push(token);
                         }
                         state
@@ -716,8 +788,12 @@ impl Server {
             looked
         };
         match looked {
-            Ok(Looked::Answer(answer)) => {
-                self.respond(token, frame, header, &request, answer);
+            Ok(Looked::Answer(mut answer)) => {
+                if let Some(session) = session {
+                    answer.keep(|at, fetched| session.is_news(at, fetched));
+                    session.answered(&answer.shown);
+                }
+                self.respond(token, names, header, request, answer);
                 Step::Served
             }
             Ok(Looked::Wait(_)) => {
@@ -749,7 +825,7 @@ impl Server {
         token: u64,
         frame: &[u8],
         header: &Header,
-        request: &super::wire::Fetch,
+        request: &Fetch,
         answer: Answer,
     ) {
         self.response.clear();

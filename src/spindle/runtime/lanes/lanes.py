@@ -10,7 +10,8 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterable
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from spindle._native import Lane, targets_of_fetch, targets_of_produce
 from spindle.common.ids import INTERNAL_TOPICS
@@ -19,6 +20,7 @@ from spindle.disks.log_directory import LogDirectory
 from spindle.protocol.api import APIS, PRODUCE
 from spindle.protocol.sentinels import ACKS_ALL
 from spindle.replicas.partition import Partition
+from spindle.replication.fetch_session import LentPartition, LentSession
 from spindle.runtime.disks.directory_thread import DirectoryThread
 from spindle.runtime.lanes.directory_lane import DirectoryLane, GrantedLease, WatchedLane
 from spindle.runtime.metrics.requests import RequestMetrics
@@ -34,6 +36,21 @@ _LAST_REQUEST_S: Final = 1.0
 _TAKE_BACK_S: Final = 1.0
 MAX_LEASES: Final = 64
 """Leases of one lane; each has three open files, and at most two more for reading."""
+
+
+class Seat(NamedTuple):
+    """A connection in a lane, and its fetch session there (0 without one)."""
+
+    connection: Connection
+    lane: DirectoryLane
+    session_id: int
+
+
+class _Wanted(NamedTuple):
+    """The partitions of a request for a lane, and its fetch session (0 without one)."""
+
+    partitions: list[Partition]
+    session_id: int = 0
 
 
 class Lanes(ConnectionLanes):
@@ -63,7 +80,7 @@ class Lanes(ConnectionLanes):
         self._lanes: dict[LogDirectory, DirectoryLane] = {}
         self._leases: dict[Partition, GrantedLease] = {}
         self._granting: set[Partition] = set()
-        self._connections: dict[int, tuple[Connection, DirectoryLane]] = {}
+        self._connections: dict[int, Seat] = {}
         self._last_token = 0
         self._listeners: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -111,8 +128,8 @@ class Lanes(ConnectionLanes):
             lane.native.join(_LAST_REQUEST_S)
             self._loop.remove_reader(lane.native.descriptor)
             self._on_events(lane)
-        for connection, _ in list(self._connections.values()):
-            connection.abort()
+        for seat in list(self._connections.values()):
+            seat.connection.abort()
         self.take_progress()
 
     def directory_failed(self, directory: LogDirectory) -> None:
@@ -126,9 +143,9 @@ class Lanes(ConnectionLanes):
     def _abandon(self, lane: DirectoryLane) -> None:
         """Close the connections that a lane has not returned: its disk hangs."""
         self._on_events(lane)
-        for connection, its_lane in list(self._connections.values()):
-            if its_lane is lane:
-                connection.abort()
+        for seat in list(self._connections.values()):
+            if seat.lane is lane:
+                seat.connection.abort()
         self._loop.remove_reader(lane.native.descriptor)
         lane.native.stop()
 
@@ -158,7 +175,9 @@ class Lanes(ConnectionLanes):
 
         Otherwise the connection asks again after some more requests.
         """
-        partitions = self._partitions_of(frame)
+        is_produce = int.from_bytes(frame[:2], "big") == PRODUCE
+        wanted = self._wanted_by_produce(frame) if is_produce else self._wanted_by_fetch(frame)
+        partitions, session_id = wanted
         lane = self._lane_of(partitions)
         has_room = len(self._connections) < self._max_connections
         if lane is None or not has_room or not self._may_serve():
@@ -171,38 +190,52 @@ class Lanes(ConnectionLanes):
                 is_ready = False
                 self._lease(lane, partition)
         if is_ready:
-            connection.move_to(lambda received: self._adopt(lane, connection, received))
+            connection.move_to(partial(self._adopt, lane, connection, session_id))
 
     def _may_serve(self) -> bool:
         services = self._services
         return not (services.quotas.is_active or services.authorizer.is_active)
 
-    def _partitions_of(self, frame: Bytes) -> list[Partition]:
-        """Return the partitions that a request names; none if it is not one for a lane."""
+    def _wanted_by_produce(self, frame: Bytes) -> _Wanted:
+        """Return the partitions of a Produce request; none if it is not one for a lane."""
+        produce = targets_of_produce(bytes(frame))
+        if produce is None:
+            return _Wanted([])
+        acks, has_ids, targets = produce
+        partitions = self._led(has_ids, targets)
+        for partition in partitions:
+            leader = partition.leader
+            if acks == ACKS_ALL and not (leader and leader.is_sole_replica):
+                return _Wanted([])
+        return _Wanted(partitions)
+
+    def _wanted_by_fetch(self, frame: Bytes) -> _Wanted:
+        """Return the partitions of a consumer's Fetch, or of its session; none if it has none."""
+        fetch = targets_of_fetch(bytes(frame))
+        if fetch is None:
+            return _Wanted([])
+        session_id, session_epoch, has_ids, targets = fetch
+        if not session_id and session_epoch < 0:
+            return _Wanted(self._led(has_ids, targets))
+        session = self._services.fetch_sessions.sessions.get(session_id)
+        if session is None or session.is_replica:
+            return _Wanted([])
+        has_ids = session.uses_topic_ids
+        keys = [
+            (key.topic_id if has_ids else key.topic.encode(), key.partition)
+            for key in session.partitions
+        ]
+        return _Wanted(self._led(has_ids, keys), session_id)
+
+    def _led(self, has_ids: bool, targets: list[tuple[bytes, int]]) -> list[Partition]:
+        """Return the partitions that this broker leads; none if it does not lead all of them."""
         by_id = self._services.metadata.image.topics.by_id
-        is_produce = int.from_bytes(frame[:2], "big") == PRODUCE
-        must_be_sole = False
-        if is_produce:
-            produce = targets_of_produce(bytes(frame))
-            if produce is None:
-                return []
-            acks, has_ids, targets = produce
-            must_be_sole = acks == ACKS_ALL
-        else:
-            fetch = targets_of_fetch(bytes(frame))
-            if fetch is None:
-                return []
-            session_id, session_epoch, has_ids, targets = fetch
-            if session_id or session_epoch >= 0:
-                return []
         partitions: list[Partition] = []
         for key, index in targets:
             topic = by_id.get(key) if has_ids else None
             name = (topic.name if topic else "") if has_ids else key.decode()
             partition = self._services.replicas.lookup(name, index)
             if partition is None or name in INTERNAL_TOPICS or partition.leader is None:
-                return []
-            if must_be_sole and not partition.leader.is_sole_replica:
                 return []
             partitions.append(partition)
         return partitions
@@ -211,28 +244,35 @@ class Lanes(ConnectionLanes):
         directories = {partition.directory for partition in partitions}
         return self._lanes.get(directories.pop()) if len(directories) == 1 else None
 
-    def _adopt(self, lane: DirectoryLane, connection: Connection, received: bytes) -> int | None:
+    def _adopt(
+        self, lane: DirectoryLane, connection: Connection, session_id: int, received: bytes
+    ) -> int | None:
         """Give a connection to a lane; return None if there is no descriptor left."""
         self._last_token += 1
         token = self._last_token
         if connection.listener not in self._listeners:
             self._listeners.append(connection.listener)
         listener = self._listeners.index(connection.listener)
+        session = self._services.fetch_sessions.lend(session_id)
         try:
-            lane.native.adopt(connection.descriptor(), token, listener, received)
+            lane.native.adopt(connection.descriptor(), token, listener, received, session)
         except OSError:
+            if session is not None:
+                self._services.fetch_sessions.take_back(session, self._services.steady_ms())
             return None
-        self._connections[token] = connection, lane
+        self._connections[token] = Seat(connection, lane, 0 if session is None else session_id)
         return token
 
     def ask_back(self, token: int) -> None:
         """Have a connection back on the event loop, to see whether it is idle."""
         if token in self._connections:
-            self._connections[token][1].native.ask_back(token)
+            self._connections[token].lane.native.ask_back(token)
 
     def forget(self, token: int) -> None:
         """Forget a connection that was closed."""
-        self._connections.pop(token, None)
+        seat = self._connections.pop(token, None)
+        if seat is not None:
+            self._services.fetch_sessions.end_lent(seat.session_id)
 
     def _on_events(self, lane: DirectoryLane) -> None:
         failure = lane.native.failure()
@@ -242,14 +282,21 @@ class Lanes(ConnectionLanes):
             lane.directory.executor.fail(OSError(number, os.strerror(number) or text))
         events = lane.native.take_events()
         self.take_progress()
-        for token, received, is_served, idle_ms in events:
-            connection, _ = self._connections.pop(token, (None, lane))
-            if connection is None:
-                continue
+        for token, received, is_served, idle_ms, session in events:
             if received is None:
-                connection.abort()
-            else:
-                connection.return_from_lane(received, is_served=is_served, idle_s=idle_ms / 1000)
+                seat = self._connections.get(token)
+                if seat is not None:
+                    seat.connection.abort()
+                continue
+            if session is not None:
+                session_id, epoch, uses_ids, parts = session
+                lent = LentSession(session_id, epoch, uses_ids, [LentPartition(*p) for p in parts])
+                self._services.fetch_sessions.take_back(lent, self._services.steady_ms())
+            seat = self._connections.pop(token, None)
+            if seat is not None:
+                seat.connection.return_from_lane(
+                    received, is_served=is_served, idle_s=idle_ms / 1000
+                )
 
     # -- leases
 
