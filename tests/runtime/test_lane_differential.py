@@ -28,7 +28,6 @@ TRAFFIC = (
     "_messages_in_total",
     "_requests_total",
     "_request_metrics_total_time_seconds_count",
-    "_incoming_byte_total",
     "_outgoing_byte_total",
     "_connection_creation_total",
 )

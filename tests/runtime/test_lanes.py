@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from fcntl import F_ADD_SEALS, F_SEAL_WRITE, fcntl
 from pathlib import Path
+from struct import pack
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from node_harness import (
     batch_of,
     connected,
     fetch_request,
+    produce_request,
     records_in,
     running,
     thread_of,
@@ -25,6 +27,9 @@ from node_harness import (
 from spindle.common.errors import ErrorCode
 from spindle.log import leasing
 from spindle.log.lease import LeaseTerms
+from spindle.protocol.api import PRODUCE
+from spindle.protocol.codec import encode
+from spindle.protocol.framing import request_prefix
 from spindle.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from spindle.protocol.messages.delete_records import DeleteRecordsRequest
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -242,6 +247,26 @@ async def test_a_closed_connection_leaves_the_lane(tmp_path: Path) -> None:
     async with node_with_lane(tmp_path) as (node, client):
         client.close()
         await until(lambda: in_lanes(node) == 0)
+
+
+async def test_a_byte_counts_once_if_its_connection_moves_within_a_frame(tmp_path: Path) -> None:
+    async with node_with_lane(tmp_path) as (node, _), connected(node) as client:
+        assert node.broker is not None
+        request = produce_request("t", 0, batch_of(b"v"), acks=1)
+        body = request_prefix(PRODUCE, 12, 1, "test") + encode(request, 12)
+        frame = pack(">i", len(body)) + body
+        half = len(frame) // 2
+        node.broker.take_lane_counts()
+        before, sent_bytes = node.request_metrics.bytes_in, 0
+        client.send_bytes(frame[:half])
+        while in_lanes(node) < 2:
+            client.send_bytes(frame[half:] + frame[:half])
+            sent_bytes += len(frame)
+            await client.receive()
+        client.send_bytes(frame[half:])
+        await client.receive()
+        node.broker.take_lane_counts()
+        assert node.request_metrics.bytes_in - before == sent_bytes + len(frame)
 
 
 async def test_other_requests_are_answered_in_their_turn(tmp_path: Path) -> None:

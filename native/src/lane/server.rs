@@ -399,7 +399,12 @@ impl Server {
         }
         match connection.input.receive(&connection.stream, &mut self.free) {
             Ok(0) => self.close(token),
-            Ok(_) => self.serve(token, false),
+            Ok(count) => {
+                self.shared
+                    .bytes_in
+                    .fetch_add(count as u64, Ordering::Relaxed);
+                self.serve(token, false);
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => self.close(token),
@@ -466,9 +471,6 @@ impl Server {
                         return;
                     };
                     connection.input.skip(size as usize + 4, &mut self.free);
-                    self.shared
-                        .bytes_in
-                        .fetch_add(size as u64 + 4, Ordering::Relaxed);
                     if !self.flush(token) {
                         return;
                     }

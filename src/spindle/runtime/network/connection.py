@@ -249,6 +249,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._dispatcher.bytes_received(nbytes)
+        self._take_received(nbytes)
+
+    def _take_received(self, nbytes: int) -> None:
         self.last_active_s = self._loop.time()
         if self._is_ending:
             return
@@ -443,14 +446,14 @@ class Connection(asyncio.BufferedProtocol):
         self._move(_IN_LANE)
 
     def _feed(self, received: bytes) -> None:
-        """Handle bytes as if they had just arrived."""
+        """Handle bytes that were received, and counted, before."""
         left = memoryview(received)
         self._is_feeding = True
         while left and not self._is_ending:
             buffer = self.get_buffer(len(left))
             count = min(len(buffer), len(left))
             buffer[:count] = left[:count]
-            self.buffer_updated(count)
+            self._take_received(count)
             left = left[count:]
         self._is_feeding = False
 
