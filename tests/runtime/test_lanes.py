@@ -39,6 +39,7 @@ from spindle.runtime.node import Node
 
 pytest.importorskip("spindle._native", reason="the native code is not built")
 from spindle.runtime.lanes import directory_lane
+from spindle.runtime.lanes.lanes import Lanes
 
 LANE = {LANE_KEY.replace(".", "_"): "true"}
 OK = ErrorCode.NONE
@@ -159,6 +160,24 @@ async def test_a_deleted_topic_is_unknown_to_a_connection_of_the_lane(tmp_path: 
         await until(lambda: replicas.lookup("t", 0) is None)
         answer = await produce(client, b"x")
         assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_what_a_lane_reports_of_a_deleted_topic_counts_in_the_total_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with node_with_lane(tmp_path) as (node, client), connected(node) as admin:
+        broker = node.broker
+        assert broker is not None
+        broker.take_lane_counts()
+        before = broker.traffic.snapshot().total().messages_in
+        with monkeypatch.context() as late:
+            late.setattr(Lanes, "take_progress", lambda _: None)
+            await produce(client, b"last")
+            await admin.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), version=5)
+            await until(lambda: "t" not in broker.traffic.by_topic)
+        broker.take_lane_counts()
+        assert "t" not in broker.traffic.by_topic
+        assert broker.traffic.snapshot().total().messages_in == before + 1
 
 
 async def test_deleted_records_are_out_of_range_in_the_lane(tmp_path: Path) -> None:

@@ -12,7 +12,16 @@ from struct import pack
 from typing import Any
 
 import pytest
-from node_harness import Client, Home, batch_of, connected, fetch_request, records_in, running
+from node_harness import (
+    LANE_KEY,
+    Client,
+    Home,
+    batch_of,
+    connected,
+    fetch_request,
+    records_in,
+    running,
+)
 
 from spindle.common.errors import ErrorCode
 from spindle.common.filesystem import OsFile
@@ -27,6 +36,7 @@ from spindle.runtime.disks.serial_executor import SerialExecutor
 from spindle.runtime.node import Node
 from spindle.serving.fetch.sendfile_response import StreamedResponse
 
+PYTHON_SENDS = {LANE_KEY.replace(".", "_"): "false"}
 BATCH_BYTES = 200_000
 BATCHES = 16
 
@@ -78,7 +88,7 @@ async def node_with_batches(
     folder: Path, directories: int = 1, segment_bytes: int = 1 << 30
 ) -> AsyncIterator[tuple[Node, Client]]:
     """A node with a topic `t` of `BATCHES` batches, and a client of it."""
-    home = Home(folder, directories=directories).format()
+    home = Home(folder, directories=directories, **PYTHON_SENDS).format()
     async with running(home) as node, connected(node) as client:
         await client.create_topic("t", configs={"segment.bytes": str(segment_bytes)})
         for number in range(BATCHES):

@@ -54,6 +54,10 @@ class Traffic:
             traffic = self.by_topic[topic] = TopicTraffic()
         return traffic
 
+    def of_former(self, topic: str) -> TopicTraffic:
+        """Return the counters for traffic of a topic that may be hosted no more."""
+        return self.by_topic.get(topic, self._gone)
+
     def forget(self, topics: Iterable[str]) -> None:
         """Drop deleted topics; their traffic stays in the total."""
         for topic in topics:

@@ -370,13 +370,15 @@ class Lanes(ConnectionLanes):
     def _take_progress_of(self, lease: GrantedLease) -> None:
         where = lease.log.topic_partition
         produces, bytes_in, messages_in, fetches, bytes_out = lease.take_counts()
-        traffic = self._services.traffic.of(where.topic)
+        partition = self._services.replicas.lookup(where.topic, where.partition)
+        counts_of = self._services.traffic
+        is_hosted = partition is not None
+        traffic = counts_of.of(where.topic) if is_hosted else counts_of.of_former(where.topic)
         traffic.produces += produces
         traffic.bytes_in += bytes_in
         traffic.messages_in += messages_in
         traffic.fetches += fetches
         traffic.bytes_out += bytes_out
-        partition = self._services.replicas.lookup(where.topic, where.partition)
         if partition is not None and partition.log is lease.log:
             partition.lane_appended(lease.end_offset, lease.leader_epoch)
 
