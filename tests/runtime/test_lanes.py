@@ -313,13 +313,17 @@ def pipelined(client: Client, count: int) -> list[Any]:
     return [one() for _ in range(count)]
 
 
-def leased_file(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    """Have lanes write to this file instead of the active segment."""
+def leased_file(
+    monkeypatch: pytest.MonkeyPatch, path: str, partitions: tuple[int, ...] = (0,)
+) -> None:
+    """Have lanes write to this file instead of the active segment of these partitions."""
     real = leasing.lease_terms
 
     def terms(*arguments: Any, **named: Any) -> LeaseTerms | None:
         found = real(*arguments, **named)
-        return None if found is None else found._replace(paths=(path, *found.paths[1:]))
+        if found is None or found.partition not in partitions:
+            return found
+        return found._replace(paths=(path, *found.paths[1:]))
 
     monkeypatch.setattr(directory_lane, "lease_terms", terms)
 
@@ -336,6 +340,31 @@ async def test_python_appends_where_the_lane_finds_the_disk_full(
         assert (second.error_code, second.base_offset) == (OK, first + 1)
         assert node.broker is not None
         assert not any(directory.is_offline for directory in node.broker.replicas.directories)
+
+
+async def test_a_partition_that_the_lane_cannot_write_behind_another_counts_as_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leased_file(monkeypatch, "/dev/full", (1,))
+    async with running(Home(tmp_path, 1, **LANE).format()) as node, connected(node) as client:
+        broker = node.broker
+        assert broker is not None
+        await client.create_topic("t", partitions=2)
+        for index in (0, 1):
+            assert (await client.produce("t", index, batch_of(b"first"))).error_code == OK
+        request = produce_request("t", 0, batch_of(b"v"), acks=1)
+        request.topic_data[0].partition_data += (
+            produce_request("t", 1, batch_of(b"w")).topic_data[0].partition_data
+        )
+        errors = {OK}
+        while errors == {OK}:
+            response = await client.ask(request, version=12)
+            errors = {part.error_code for part in response.responses[0].partition_responses}
+        assert errors == {OK, ErrorCode.KAFKA_STORAGE_ERROR}
+        broker.take_lane_counts()
+        traffic = broker.traffic.of("t")
+        assert traffic.failed_produces == 1
+        assert traffic.produces == traffic.messages_in + 1
 
 
 async def test_a_write_that_fails_in_the_lane_takes_the_directory_offline(

@@ -89,13 +89,13 @@ pub fn append(
     let mut results = Vec::with_capacity(ids.len());
     let mut failure = None;
     for (at, id) in ids.iter().enumerate() {
-        if failure.is_some() {
-            results.push(not_stored());
-            continue;
-        }
         let Some(state) = leases.by_id.get_mut(id) else {
             return Err(AppendError::Up);
         };
+        if failure.is_some() {
+            results.push(not_stored(&state.shared));
+            continue;
+        }
         let records = &mut frame[request.parts[at].records.clone()];
         let mut unpatched = [0; HEADER_BYTES];
         unpatched.copy_from_slice(&records[..HEADER_BYTES]);
@@ -112,12 +112,13 @@ pub fn append(
                 // Python checks the batch as the client has sent it.
                 records[..HEADER_BYTES].copy_from_slice(&unpatched);
                 // Python's log, which knows nothing of the bytes, writes at the same place.
-                end_lease(&state.shared);
+                let shared = state.shared.clone();
+                end_lease(&shared);
                 leases.mark_dirty(*id);
                 if at == 0 {
                     return Err(AppendError::Disk(error));
                 }
-                results.push(not_stored());
+                results.push(not_stored(&shared));
                 failure = Some(error);
             }
         }
@@ -125,8 +126,10 @@ pub fn append(
     Ok((ids, (results, failure)))
 }
 
-fn not_stored() -> Produced {
+fn not_stored(lease: &LeaseShared) -> Produced {
     let none = -1;
+    lease.counts.produces.fetch_add(1, Ordering::Relaxed);
+    lease.counts.failed_produces.fetch_add(1, Ordering::Relaxed);
     Produced {
         error_code: NOT_STORED,
         base_offset: none,

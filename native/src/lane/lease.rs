@@ -14,6 +14,7 @@ use super::times::Times;
 #[derive(Default)]
 pub struct Counts {
     pub produces: AtomicU64,
+    pub failed_produces: AtomicU64,
     pub bytes_in: AtomicU64,
     pub messages_in: AtomicU64,
     pub fetches: AtomicU64,

@@ -133,11 +133,12 @@ impl Lease {
     }
 
     /// Return (produces, bytes in, messages in, fetches, bytes out) since the last call.
-    fn take_counts(&self) -> (u64, u64, u64, u64, u64) {
+    fn take_counts(&self) -> (u64, u64, u64, u64, u64, u64) {
         let counts: &Counts = &self.shared.counts;
         let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
         (
             take(&counts.produces),
+            take(&counts.failed_produces),
             take(&counts.bytes_in),
             take(&counts.messages_in),
             take(&counts.fetches),

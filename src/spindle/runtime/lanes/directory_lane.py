@@ -80,8 +80,11 @@ class GrantedLease(LogLease):
         if is_waiting and self.lane.native.has_progress:
             self.lane.on_missed_progress()
 
-    def take_counts(self) -> tuple[int, int, int, int, int]:
-        """Return (produces, bytes in, messages in, fetches, bytes out) since the last call."""
+    def take_counts(self) -> tuple[int, int, int, int, int, int]:
+        """Return what the lane has served since the last call.
+
+        These are produces, failed produces, bytes and messages in, fetches, and bytes out.
+        """
         return self._native.take_counts()
 
 

@@ -369,12 +369,13 @@ class Lanes(ConnectionLanes):
 
     def _take_progress_of(self, lease: GrantedLease) -> None:
         where = lease.log.topic_partition
-        produces, bytes_in, messages_in, fetches, bytes_out = lease.take_counts()
+        produces, failed_produces, bytes_in, messages_in, fetches, bytes_out = lease.take_counts()
         partition = self._services.replicas.lookup(where.topic, where.partition)
         counts_of = self._services.traffic
         is_hosted = partition is not None
         traffic = counts_of.of(where.topic) if is_hosted else counts_of.of_former(where.topic)
         traffic.produces += produces
+        traffic.failed_produces += failed_produces
         traffic.bytes_in += bytes_in
         traffic.messages_in += messages_in
         traffic.fetches += fetches
