@@ -372,9 +372,9 @@ pub fn write_produced(
             .take_while(|part| part.topic == topic)
             .count();
         put_count(out, count, is_flexible);
-        for at in next..next + count {
-            let result = &results[at];
-            out.extend(request.parts[at].index.to_be_bytes());
+        let parts = &request.parts[next..next + count];
+        for (part, result) in parts.iter().zip(&results[next..next + count]) {
+            out.extend(part.index.to_be_bytes());
             out.extend(result.error_code.to_be_bytes());
             out.extend(result.base_offset.to_be_bytes());
             out.extend(result.log_append_time_ms.to_be_bytes());
