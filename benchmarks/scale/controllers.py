@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from peers.node import Node, SpindleNode
+from peers.paths import ROOT
 
 from benchmarks.clusters import CONTROLLER, Cluster
 from benchmarks.items import MIB
@@ -132,6 +133,7 @@ class Heartbeats:
                 str(brokers),
                 str(min(SILENT_BROKERS, brokers // 2)),
             ],
+            cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
