@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.scale import page
+from benchmarks.scale.controllers import end_in_order
 from benchmarks.scale.image import Size
 from benchmarks.scale.parts import PARTS, measure
 
@@ -29,6 +30,7 @@ def in_new_process(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def main() -> None:
+    end_in_order()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", default="10000,100000,1000000,2000000")
     parser.add_argument("--brokers", type=int, default=1000)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from peers.paths import ROOT
 from benchmarks.clusters import CONTROLLER, Cluster
 from benchmarks.items import MIB
 from benchmarks.scale.image import (
+    SNAPSHOT_ID,
     TOPIC,
     Size,
     make_image,
@@ -35,6 +37,8 @@ from benchmarks.scale.latencies import BOUNDS_MS, Answer, Latencies, between
 from spindle.client.blocking.settings import ClientSettings, HostPort
 from spindle.client.blocking.transport import BlockingConnection
 from spindle.client.errors import ClientError
+from spindle.common.ids import OffsetAndEpoch
+from spindle.metadata_log.snapshots import parse_snapshot_file_name
 from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from spindle.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -180,6 +184,12 @@ def metadata_folder(node: Node) -> Path:
     return node.log_dirs[0] / "__cluster_metadata-0"
 
 
+def newest_snapshot(node: Node) -> OffsetAndEpoch:
+    """Return the id of the newest complete snapshot."""
+    names = (path.name for path in metadata_folder(node).iterdir())
+    return max(filter(None, map(parse_snapshot_file_name, names)))
+
+
 class _Run:
     """The life of a cluster whose figures are measured."""
 
@@ -242,7 +252,7 @@ class _Run:
         if code:
             raise RuntimeError(f"the topics were not created: error {code}")
         for node in self._cluster.nodes:
-            while len(list(metadata_folder(node).glob("*[1-9]*.checkpoint"))) < 2:
+            while newest_snapshot(node) <= SNAPSHOT_ID:
                 if time.monotonic() > begin_s + LIMIT_S:
                     raise RuntimeError("no snapshot was written")
                 time.sleep(0.01)
@@ -271,7 +281,13 @@ def _change() -> IncrementalAlterConfigsRequest:
     return IncrementalAlterConfigsRequest(resources=[resource])
 
 
+def end_in_order() -> None:
+    """Let SIGTERM end this program as Ctrl-C does: the nodes end and their folders are removed."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
 def main() -> None:
+    end_in_order()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", type=int, default=1_000_000)
     parser.add_argument("--brokers", type=int, default=1_000)
