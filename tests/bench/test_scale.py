@@ -87,9 +87,9 @@ def test_controllers_are_measured(count: int, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(controllers, "SESSION_S", 0.5)
     measured = controllers.measure(SMALL, count)
     assert measured.figures["loaded, s"] > 0
+    assert measured.figures["snapshot written, s"] > 0
     assert measured.figures["change after kill -9, s"] > 0
-    assert measured.latencies["at rest: heartbeats"].error_codes == {}
-    assert sum(measured.latencies["a snapshot is written: changes"].counts) >= 0
+    assert measured.latencies["at rest: changes"].error_codes == {}
 
 
 @pytest.mark.full
