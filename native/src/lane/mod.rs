@@ -19,6 +19,7 @@ pub mod read;
 pub mod segment;
 pub mod server;
 pub mod session;
+pub mod shared;
 pub mod system;
 pub mod times;
 pub mod wire;

@@ -34,8 +34,9 @@ _PROGRESS_S: Final = 0.1
 _SYNC_TICKS: Final = 10
 _LAST_REQUEST_S: Final = 1.0
 _TAKE_BACK_S: Final = 1.0
-MAX_LEASES: Final = 64
-"""Leases of one lane; each has three open files, and at most two more for reading."""
+_MAX_LEASES: Final = 64
+_FILES_OF_LEASE: Final = 5
+"""Open files of a lease: three of the active segment, and two of an older one for reading."""
 
 
 class Seat(NamedTuple):
@@ -59,7 +60,8 @@ class Lanes(ConnectionLanes):
     Args:
         max_frame_bytes: `socket.request.max.bytes`.
         fetch_max_bytes: `fetch.max.bytes`.
-        max_connections: the lanes use a second descriptor for each connection.
+        max_descriptors: descriptors that all lanes together may use; half of them for connections,
+            of which each has a second descriptor in its lane.
     """
 
     def __init__(
@@ -69,15 +71,18 @@ class Lanes(ConnectionLanes):
         *,
         max_frame_bytes: int,
         fetch_max_bytes: int,
-        max_connections: int,
+        max_descriptors: int,
     ) -> None:
         self._services = services
         self._metrics = metrics
         self._max_frame_bytes = max_frame_bytes
         self._fetch_max_bytes = fetch_max_bytes
-        self._max_connections = max_connections
+        self._max_connections = max_descriptors // 2
+        self._max_files = max_descriptors // 2
+        self._max_leases = 0
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[LogDirectory, DirectoryLane] = {}
+        self._failed: list[DirectoryLane] = []
         self._leases: dict[Partition, GrantedLease] = {}
         self._granting: set[Partition] = set()
         self._connections: dict[int, Seat] = {}
@@ -91,8 +96,7 @@ class Lanes(ConnectionLanes):
 
     def start(self, directories: Iterable[LogDirectory]) -> None:
         """Start a lane for each directory."""
-        for directory in directories:
-            self.add(directory)
+        self.follow(directories)
         self._tick_later()
 
     def add(self, directory: LogDirectory) -> None:
@@ -122,15 +126,18 @@ class Lanes(ConnectionLanes):
             self._timer.cancel()
         for partition in list(self._leases):
             self.end_lease(partition)
-        for lane in self._lanes.values():
+        lanes = [*self._lanes.values(), *self._failed]
+        for lane in lanes:
             lane.native.stop()
-        for lane in self._lanes.values():
-            lane.native.join(_LAST_REQUEST_S)
+        for lane in lanes:
+            lane.native.join(0 if lane in self._failed else _LAST_REQUEST_S)
             self._loop.remove_reader(lane.native.descriptor)
             self._on_events(lane)
         for seat in list(self._connections.values()):
             seat.connection.abort()
         self.take_progress()
+        self._lanes.clear()
+        self._failed.clear()
 
     def directory_failed(self, directory: LogDirectory) -> None:
         """Serve nothing more from a directory that is offline."""
@@ -138,10 +145,14 @@ class Lanes(ConnectionLanes):
         if lane is None:
             return
         lane.native.fail()
+        self._failed.append(lane)
         self._loop.call_later(_TAKE_BACK_S, self._abandon, lane)
 
     def _abandon(self, lane: DirectoryLane) -> None:
         """Close the connections that a lane has not returned: its disk hangs."""
+        if lane not in self._failed:
+            return  # the broker has stopped
+        self._failed.remove(lane)
         self._on_events(lane)
         for seat in list(self._connections.values()):
             if seat.lane is lane:
@@ -156,6 +167,8 @@ class Lanes(ConnectionLanes):
             self.directory_failed(directory)
         for directory in now:
             self.add(directory)
+        files = self._max_files // max(len(self._lanes), 1)
+        self._max_leases = min(files // _FILES_OF_LEASE, _MAX_LEASES)
 
     def review_permissions(self) -> None:
         """Have all connections back if quotas or permissions have to be checked."""
@@ -304,8 +317,9 @@ class Lanes(ConnectionLanes):
         leader = partition.leader
         if leader is None or partition in self._granting or partition.is_held:
             return
-        if len(lane.granted) >= MAX_LEASES:
+        if len(lane.granted) >= self._max_leases:
             self._make_room(lane)
+            return
         self._granting.add(partition)
         granted_log, epoch = partition.log, leader.leader_epoch
 
@@ -335,7 +349,7 @@ class Lanes(ConnectionLanes):
     def _make_room(self, lane: DirectoryLane) -> None:
         """End the oldest leases."""
         lane.forget_ended()
-        for lease in list(lane.granted.values())[: MAX_LEASES // 4]:
+        for lease in list(lane.granted.values())[: self._max_leases // 4 + 1]:
             lease.end()
 
     def end_lease(self, partition: Partition) -> None:
