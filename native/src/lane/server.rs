@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{fence, AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -34,6 +34,7 @@ pub enum Command {
     },
     Return {
         token: u64,
+        max_idle_ms: u64,
     },
     ReturnAll,
     Stop,
@@ -143,9 +144,10 @@ impl Shared {
     pub fn take_progress(&self) -> Vec<Arc<LeaseShared>> {
         self.has_progress.store(false, Ordering::Release);
         let taken = std::mem::take(&mut *locked(&self.progress));
-        taken
-            .iter()
-            .for_each(|lease| lease.is_reported.store(false, Ordering::Release));
+        // An exchange: an append that finds the flag set was made before the caller reads the end.
+        for lease in &taken {
+            lease.is_reported.swap(false, Ordering::AcqRel);
+        }
         taken
     }
 
@@ -156,7 +158,7 @@ impl Shared {
         }
         if !lease.has_ended.swap(true, Ordering::AcqRel) {
             locked(&self.ended).push(lease.id);
-            if lease.waiting.load(Ordering::Acquire) > 0 {
+            if lease.has_waiting() {
                 self.wake();
             }
         }
@@ -175,6 +177,8 @@ impl Shared {
             locked(&self.progress).push(lease.clone());
             self.has_progress.store(true, Ordering::Release);
         }
+        // Who sets `must_wake` at the same time sees the progress.
+        fence(Ordering::SeqCst);
         if lease.must_wake.load(Ordering::Acquire) {
             self.ring_loop();
         }
@@ -317,7 +321,13 @@ impl Server {
                 } => {
                     self.adopt(socket, token, listener, &received);
                 }
-                Command::Return { token } => self.ask_back(token),
+                Command::Return { token, max_idle_ms } => {
+                    if self.is_stuck(token, Duration::from_millis(max_idle_ms)) {
+                        self.close(token);
+                    } else {
+                        self.ask_back(token);
+                    }
+                }
                 Command::ReturnAll => {
                     let tokens: Vec<u64> = self.connections.keys().copied().collect();
                     tokens.into_iter().for_each(|token| self.ask_back(token));
@@ -364,6 +374,13 @@ impl Server {
         }
         self.connections.insert(token, connection);
         self.serve(token, false);
+    }
+
+    /// Return whether the client has read nothing of its response for this long.
+    fn is_stuck(&self, token: u64, max_idle: Duration) -> bool {
+        self.connections.get(&token).is_some_and(|connection| {
+            !connection.unsent.is_empty() && connection.last_active.elapsed() >= max_idle
+        })
     }
 
     fn ask_back(&mut self, token: u64) {
@@ -512,6 +529,11 @@ impl Server {
         self.shared
             .bytes_out
             .fetch_add(sent_bytes, Ordering::Relaxed);
+        if sent_bytes > 0 {
+            if let Some(connection) = self.connections.get_mut(&token) {
+                connection.last_active = Instant::now();
+            }
+        }
         match result {
             Ok(_) => true,
             Err(SendError::Socket) => {
@@ -706,14 +728,15 @@ impl Server {
                         if !state.waiters.contains(&token) {
                             state.waiters.push(token);
                         }
-                        state
-                            .shared
-                            .waiting
-                            .store(state.waiters.len(), Ordering::Release);
+                        state.shared.set_waiting(state.waiters.len());
                     }
                 }
+                // A high watermark that moved before `set_waiting` has woken nobody.
+                scratch.clear();
+                look(&mut leases, frame, &request, max_bytes, is_due, scratch)
+            } else {
+                looked
             }
-            looked
         };
         match looked {
             Ok(Looked::Answer(answer)) => {

@@ -160,7 +160,7 @@ class Lanes(ConnectionLanes):
         """
         partitions = self._partitions_of(frame)
         lane = self._lane_of(partitions)
-        has_room = len(self._connections) < self._max_connections
+        has_room = len(self._connections) < self._max_connections and len(partitions) < MAX_LEASES
         if lane is None or not has_room or not self._may_serve():
             connection.stay_for_longer()
             return
@@ -169,7 +169,9 @@ class Lanes(ConnectionLanes):
             lease = self._leases.get(partition)
             if lease is None or lease.has_ended:
                 is_ready = False
-                self._lease(lane, partition)
+                if not self._lease(lane, partition):
+                    connection.stay_for_longer()
+                    return
         if is_ready:
             connection.move_to(lambda received: self._adopt(lane, connection, received))
 
@@ -212,7 +214,9 @@ class Lanes(ConnectionLanes):
         return self._lanes.get(directories.pop()) if len(directories) == 1 else None
 
     def _adopt(self, lane: DirectoryLane, connection: Connection, received: bytes) -> int | None:
-        """Give a connection to a lane; return None if there is no descriptor left."""
+        """Give a connection to a lane; return None if the lane cannot take it any more."""
+        if not self._may_serve() or lane not in self._lanes.values():
+            return None
         self._last_token += 1
         token = self._last_token
         if connection.listener not in self._listeners:
@@ -225,10 +229,10 @@ class Lanes(ConnectionLanes):
         self._connections[token] = connection, lane
         return token
 
-    def ask_back(self, token: int) -> None:
+    def ask_back(self, token: int, max_idle_ms: int) -> None:
         """Have a connection back on the event loop, to see whether it is idle."""
         if token in self._connections:
-            self._connections[token][1].native.ask_back(token)
+            self._connections[token][1].native.ask_back(token, max_idle_ms)
 
     def forget(self, token: int) -> None:
         """Forget a connection that was closed."""
@@ -253,14 +257,17 @@ class Lanes(ConnectionLanes):
 
     # -- leases
 
-    def _lease(self, lane: DirectoryLane, partition: Partition) -> None:
+    def _lease(self, lane: DirectoryLane, partition: Partition) -> bool:
+        """Begin to lease a partition; return False if the lane has too many leases."""
         leader = partition.leader
         if leader is None or partition in self._granting or partition.is_held:
-            return
-        if len(lane.granted) >= MAX_LEASES:
+            return True
+        if len(lane.granted) + len(self._granting) >= MAX_LEASES:
             self._make_room(lane)
+            return False
         self._granting.add(partition)
         granted_log, epoch = partition.log, leader.leader_epoch
+        is_sole_replica = leader.is_sole_replica
 
         def done(lease: GrantedLease | None, _: BaseException | None) -> None:
             self._granting.discard(partition)
@@ -270,6 +277,7 @@ class Lanes(ConnectionLanes):
             if (
                 leader is None
                 or leader.leader_epoch != epoch
+                or leader.is_sole_replica != is_sole_replica
                 or partition.log is not granted_log
                 or granted_log.config is not lease.config
                 or partition.is_held
@@ -283,13 +291,17 @@ class Lanes(ConnectionLanes):
             partition.lend(lease, lambda: self._ended(partition, lease))
             lease.activate()
 
-        lane.directory.executor.call(done, lane.grant, granted_log, epoch, leader.is_sole_replica)
+        lane.directory.executor.call(done, lane.grant, granted_log, epoch, is_sole_replica)
+        return True
 
     def _make_room(self, lane: DirectoryLane) -> None:
-        """End the oldest leases."""
+        """End the oldest leases; the directory's thread closes their files."""
         lane.forget_ended()
-        for lease in list(lane.granted.values())[: MAX_LEASES // 4]:
-            lease.end()
+        leases = list(lane.granted.values())
+        if not any(lease.has_ended for lease in leases):
+            for lease in leases[: MAX_LEASES // 4]:
+                lease.end()
+        lane.directory.executor.submit_nowait(_nothing)
 
     def end_lease(self, partition: Partition) -> None:
         """Take a partition back."""
@@ -331,7 +343,7 @@ class Lanes(ConnectionLanes):
         traffic.bytes_out += bytes_out
         partition = self._services.replicas.lookup(where.topic, where.partition)
         if partition is not None and partition.log is lease.log:
-            partition.lane_appended(lease.end_offset, lease.leader_epoch)
+            partition.lane_appended()
 
     def _take_soon(self) -> None:
         self._loop.call_soon(self.take_progress)
