@@ -199,7 +199,9 @@ async def test_a_fetch_session_continues_in_the_lane_and_back(tmp_path: Path) ->
         first = await consumer.ask(session_fetch({0: 0, 1: 0}, 0, 0), version=12)
         session_id, epoch = first.session_id, 1
 
-        async def fetch(offsets: dict[int, int], max_wait_ms: int = 0) -> dict[int, list[bytes]]:
+        async def fetch(
+            offsets: dict[int, int], max_wait_ms: int = 0
+        ) -> dict[int, list[bytes | None]]:
             nonlocal epoch
             request = session_fetch(offsets, session_id, epoch, max_wait_ms)
             response = await consumer.ask(request, version=12)
