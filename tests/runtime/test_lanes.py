@@ -28,6 +28,7 @@ from spindle.log.lease import LeaseTerms
 from spindle.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from spindle.protocol.messages.delete_records import DeleteRecordsRequest
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
+from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.runtime.node import Node
 
@@ -167,6 +168,63 @@ async def test_deleted_records_are_out_of_range_in_the_lane(tmp_path: Path) -> N
         assert response.topics[0].partitions[0].low_watermark == end
         assert (await client.fetch("t", 0, end - 1)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert (await produce(client, b"y")).log_start_offset == end
+
+
+def session_fetch(
+    offsets: dict[int, int], session_id: int, epoch: int, max_wait_ms: int = 0
+) -> FetchRequest:
+    """Return a fetch of partitions of topic `t` from these offsets, in a session."""
+    topic = FetchRequest.FetchTopic
+    parts = [
+        topic.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
+        for index, offset in offsets.items()
+    ]
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=1 << 25,
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=[topic(topic="t", partitions=parts)] if parts else [],
+    )
+
+
+async def test_a_fetch_session_continues_in_the_lane_and_back(tmp_path: Path) -> None:
+    home = Home(tmp_path, 1, **LANE).format()
+    async with running(home) as node, connected(node) as producer, connected(node) as consumer:
+        await producer.create_topic("t", partitions=3)
+        for index in (0, 1, 2):
+            assert (await producer.produce("t", index, batch_of(b"0"))).error_code == OK
+        await move_to_lane(node, producer)
+        first = await consumer.ask(session_fetch({0: 0, 1: 0}, 0, 0), version=12)
+        session_id, epoch = first.session_id, 1
+
+        async def fetch(
+            offsets: dict[int, int], max_wait_ms: int = 0
+        ) -> dict[int, list[bytes | None]]:
+            nonlocal epoch
+            request = session_fetch(offsets, session_id, epoch, max_wait_ms)
+            response = await consumer.ask(request, version=12)
+            assert (response.error_code, response.session_id) == (OK, session_id)
+            epoch += 1
+            parts = [part for topic in response.responses for part in topic.partitions]
+            assert all(part.error_code == OK for part in parts)
+            return {p.partition_index: [r.value for r in records_in(p.records)] for p in parts}
+
+        end = (await produce(producer, b"last")).base_offset + 1
+        await fetch({0: end, 1: 1})
+        while in_lanes(node) < 2:
+            assert await fetch({}) == {}
+        assert await fetch({}) == {}
+        await produce(producer, b"a")
+        assert await fetch({}) == {0: [b"a"]}
+        waiting = asyncio.ensure_future(fetch({0: end + 1}, 60_000))
+        await producer.produce("t", 1, batch_of(b"b"), acks=1)
+        assert await waiting == {1: [b"b"]}
+        # A new partition is for Python, which continues with the offsets of the lane.
+        assert await fetch({2: 0, 1: 2}) == {2: [b"0"]}
+        await produce(producer, b"c")
+        assert await fetch({2: 1}) == {0: [b"c"]}
 
 
 async def test_connections_leave_the_lane_when_a_quota_begins(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::lease::LeaseShared;
+use super::session::Session;
 use super::system::{send, send_file};
 
 const SMALL_BYTES: usize = 64 * 1024;
@@ -150,6 +151,7 @@ pub struct Connection {
     pub interest: u32,
     pub must_return: bool,
     pub last_active: Instant,
+    pub session: Option<Session>,
 }
 
 impl Connection {

@@ -20,6 +20,17 @@ pub struct Answer {
     pub records: Vec<PartRecords>,
 }
 
+impl Answer {
+    /// Keep the partitions for which `is_shown` returns true.
+    pub fn keep(&mut self, is_shown: impl Fn(usize, &Fetched) -> bool) {
+        let flags: Vec<bool> = self.shown.iter().map(|(at, f)| is_shown(*at, f)).collect();
+        let mut flag = flags.iter();
+        self.shown.retain(|_| *flag.next().unwrap_or(&true));
+        let mut flag = flags.iter();
+        self.records.retain(|_| *flag.next().unwrap_or(&true));
+    }
+}
+
 pub enum Looked {
     Answer(Answer),
     /// Too little: wait for appends to these leases.

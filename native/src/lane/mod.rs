@@ -18,6 +18,8 @@ pub mod python;
 pub mod read;
 pub mod segment;
 pub mod server;
+pub mod session;
+pub mod shared;
 pub mod system;
 pub mod times;
 pub mod wire;

@@ -17,7 +17,9 @@ use super::lease::{Counts, LeaseShared, LeaseState};
 use super::producers::{CachedBatch, Producers};
 use super::read::{Positions, ReadSegment};
 use super::segment::{ActiveSegment, Limits, Progress};
-use super::server::{Command, Event, Server, Settings, Shared};
+use super::server::Server;
+use super::session::{Session, SessionPart};
+use super::shared::{Command, Event, Settings, Shared};
 use super::system::duplicate;
 use super::times::Times;
 use super::wire::{read_fetch, read_header, read_produce, TopicKey};
@@ -28,6 +30,10 @@ type Change = (u64, i64, i64, i64, ProgressFields, Vec<ProducerEntry>);
 /// See `segment::Progress`.
 type ProgressFields = (u64, i64, i64, i64, u64, i64, u64, u64, i64, i64);
 /// Bytes, total ns, longest ns, (time in ns, count) of operations.
+/// Topic key, index, leader epoch, offset, maximum bytes, high watermark and log start as shown.
+type SessionPartFields = (Vec<u8>, i32, i32, i64, i32, i64, i64);
+/// Id, epoch of the next request, whether topics are named by id, partitions.
+type SessionFields = (i32, i32, bool, Vec<SessionPartFields>);
 type TimeFields = (u64, u64, u64, Vec<(u64, u64)>);
 
 fn time_fields(times: Times) -> TimeFields {
@@ -370,13 +376,21 @@ impl Lane {
     ///
     /// Raises:
     ///     OSError: no descriptor is left.
-    fn adopt(&self, descriptor: i32, token: u64, listener: u32, received: Vec<u8>) -> PyResult<()> {
+    fn adopt(
+        &self,
+        descriptor: i32,
+        token: u64,
+        listener: u32,
+        received: Vec<u8>,
+        session: Option<SessionFields>,
+    ) -> PyResult<()> {
         let socket = duplicate(descriptor)?;
         self.shared.command(Command::Adopt {
             socket,
             token,
             listener,
             received,
+            session: session.and_then(session_of),
         });
         Ok(())
     }
@@ -396,10 +410,7 @@ impl Lane {
     ///
     /// None for a connection that was closed. `is_served` is false if the lane could not serve the
     /// first frame of the received bytes.
-    fn take_events<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> Vec<(u64, Option<Bound<'py, PyBytes>>, bool, u64)> {
+    fn take_events<'py>(&self, py: Python<'py>) -> Vec<EventFields<'py>> {
         let events = self.shared.take_events().into_iter();
         events
             .map(|event| match event {
@@ -408,8 +419,18 @@ impl Lane {
                     received,
                     is_served,
                     idle_ms,
-                } => (token, Some(PyBytes::new(py, &received)), is_served, idle_ms),
-                Event::Closed { token } => (token, None, false, 0),
+                    session,
+                } => {
+                    let received = Some(PyBytes::new(py, &received));
+                    (
+                        token,
+                        received,
+                        is_served,
+                        idle_ms,
+                        session.map(session_fields),
+                    )
+                }
+                Event::Closed { token } => (token, None, false, 0, None),
             })
             .collect()
     }
@@ -533,6 +554,54 @@ fn producers_of(entries: Vec<ProducerEntry>) -> Producers {
     producers
 }
 
+fn session_of((id, epoch, has_ids, parts): SessionFields) -> Option<Session> {
+    let mut session = Session {
+        id,
+        epoch,
+        ..Session::default()
+    };
+    for (key, index, leader_epoch, offset, max_bytes, high_watermark, log_start_offset) in parts {
+        let topic = session.add_topic(&key, has_ids)?;
+        session.parts.push(SessionPart {
+            topic,
+            index,
+            leader_epoch,
+            offset,
+            max_bytes,
+            high_watermark,
+            log_start_offset,
+        });
+    }
+    Some(session)
+}
+
+fn session_fields(session: Session) -> SessionFields {
+    let has_ids = matches!(session.topics.first(), Some(TopicKey::Id(_)));
+    let key = |topic: usize| match &session.topics[topic] {
+        TopicKey::Name(range) => session.names[range.clone()].to_vec(),
+        TopicKey::Id(id) => id.to_vec(),
+    };
+    let fields = |part: &SessionPart| {
+        let (offset, max_bytes) = (part.offset, part.max_bytes);
+        let shown = (part.high_watermark, part.log_start_offset);
+        (
+            key(part.topic),
+            part.index,
+            part.leader_epoch,
+            offset,
+            max_bytes,
+            shown.0,
+            shown.1,
+        )
+    };
+    (
+        session.id,
+        session.epoch,
+        has_ids,
+        session.parts.iter().map(fields).collect(),
+    )
+}
+
 fn cached((last_sequence, last_offset, offset_delta, timestamp_ms): Batch) -> CachedBatch {
     CachedBatch {
         last_sequence,
@@ -542,6 +611,13 @@ fn cached((last_sequence, last_offset, offset_delta, timestamp_ms): Batch) -> Ca
     }
 }
 
+type EventFields<'py> = (
+    u64,
+    Option<Bound<'py, PyBytes>>,
+    bool,
+    u64,
+    Option<SessionFields>,
+);
 type Targets<'py> = Vec<(Bound<'py, PyBytes>, i32)>;
 
 fn targets<'py>(

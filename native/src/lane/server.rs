@@ -4,227 +4,25 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{fence, AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::append::{append, check_batches, AppendError};
 use super::connection::{Buffers, Connection, Input, Piece, SendError};
 use super::fetch::{look, Answer, Looked};
-use super::gate::Gate;
 use super::lease::{LeaseShared, Leases};
 use super::read::{Records, Refusal};
-use super::system::{Bell, Epoll, READABLE, WRITABLE};
-use super::times::Times;
+use super::session::Session;
+use super::shared::{locked, AtDisk, Command, Event, Shared};
+use super::system::{Epoll, READABLE, WRITABLE};
 use super::wire::{read_fetch, read_header, read_produce, write_fetched, write_produced};
-use super::wire::{Header, FETCH, PRODUCE};
+use super::wire::{Fetch, Header, FETCH, PRODUCE};
 
 const BELL_KEY: u64 = u64::MAX;
 /// Frames of one connection that are served before another connection gets its turn.
 const MAX_FRAMES_IN_TURN: usize = 16;
 const DISK_FULL: [i32; 2] = [libc::ENOSPC, libc::EDQUOT];
-
-/// What the event loop asks of the lane.
-pub enum Command {
-    Adopt {
-        socket: OwnedFd,
-        token: u64,
-        listener: u32,
-        received: Vec<u8>,
-    },
-    Return {
-        token: u64,
-        max_idle_ms: u64,
-    },
-    ReturnAll,
-    Stop,
-}
-
-/// What the lane reports to the event loop.
-pub enum Event {
-    /// The connection is the loop's again, with these unread bytes.
-    Returned {
-        token: u64,
-        received: Vec<u8>,
-        is_served: bool,
-        idle_ms: u64,
-    },
-    Closed {
-        token: u64,
-    },
-}
-
-#[derive(Clone, Copy)]
-pub struct Settings {
-    pub max_frame_bytes: i32,
-    pub fetch_max_bytes: u64,
-    pub is_rack_aware: bool,
-}
-
-/// What the lane's thread, the event loop and the directory's Python thread share.
-pub struct Shared {
-    pub settings: Settings,
-    pub gate: Gate,
-    leases: Mutex<Leases>,
-    commands: Mutex<Vec<Command>>,
-    events: Mutex<Vec<Event>>,
-    progress: Mutex<Vec<Arc<LeaseShared>>>,
-    times: Mutex<HashMap<(u32, i16), Times>>,
-    ended: Mutex<Vec<u64>>,
-    pub failure: Mutex<Option<io::Error>>,
-    bell: Bell,
-    pub loop_bell: Bell,
-    is_loop_rung: AtomicBool,
-    pub has_progress: AtomicBool,
-    /// The directory is offline, or the lane is abandoned: it serves nothing more.
-    pub has_failed: AtomicBool,
-    /// Steps with the disk; odd while the lane works with it.
-    pub disk_steps: AtomicU64,
-    pub bytes_in: AtomicU64,
-    pub bytes_out: AtomicU64,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Shared {
-    pub fn new(settings: Settings) -> io::Result<Self> {
-        Ok(Shared {
-            settings,
-            gate: Gate::default(),
-            leases: Mutex::default(),
-            commands: Mutex::default(),
-            events: Mutex::default(),
-            progress: Mutex::default(),
-            times: Mutex::default(),
-            ended: Mutex::default(),
-            failure: Mutex::default(),
-            bell: Bell::new()?,
-            loop_bell: Bell::new()?,
-            is_loop_rung: AtomicBool::new(false),
-            has_progress: AtomicBool::new(false),
-            has_failed: AtomicBool::new(false),
-            disk_steps: AtomicU64::new(0),
-            bytes_in: AtomicU64::new(0),
-            bytes_out: AtomicU64::new(0),
-        })
-    }
-
-    /// All leases, for a thread that has passed the gate.
-    pub fn leases(&self) -> MutexGuard<'_, Leases> {
-        locked(&self.leases)
-    }
-
-    pub fn command(&self, command: Command) {
-        locked(&self.commands).push(command);
-        self.bell.ring();
-    }
-
-    /// Have the lane look again at what waits.
-    pub fn wake(&self) {
-        self.bell.ring();
-    }
-
-    pub fn ring_loop(&self) {
-        if !self.is_loop_rung.swap(true, Ordering::AcqRel) {
-            self.loop_bell.ring();
-        }
-    }
-
-    /// Return the events since the last call, in their order.
-    pub fn take_events(&self) -> Vec<Event> {
-        self.loop_bell.silence();
-        // The flag is cleared first: an event that comes now rings again.
-        self.is_loop_rung.store(false, Ordering::Release);
-        std::mem::take(&mut *locked(&self.events))
-    }
-
-    /// Return the leases with new offsets or counts since the last call.
-    pub fn take_progress(&self) -> Vec<Arc<LeaseShared>> {
-        self.has_progress.store(false, Ordering::Release);
-        let taken = std::mem::take(&mut *locked(&self.progress));
-        // An exchange: an append that finds the flag set was made before the caller reads the end.
-        for lease in &taken {
-            lease.is_reported.swap(false, Ordering::AcqRel);
-        }
-        taken
-    }
-
-    /// End a lease; its state stays until the next `take_ended`.
-    pub fn end_lease(&self, lease: &LeaseShared, was_cut: bool) {
-        if was_cut {
-            lease.was_cut.store(true, Ordering::Release);
-        }
-        if !lease.has_ended.swap(true, Ordering::AcqRel) {
-            locked(&self.ended).push(lease.id);
-            if lease.has_waiting() {
-                self.wake();
-            }
-        }
-    }
-
-    pub fn take_ended(&self) -> Vec<u64> {
-        std::mem::take(&mut *locked(&self.ended))
-    }
-
-    pub fn take_times(&self) -> HashMap<(u32, i16), Times> {
-        std::mem::take(&mut *locked(&self.times))
-    }
-
-    pub fn note_progress(&self, lease: &Arc<LeaseShared>) {
-        if !lease.is_reported.swap(true, Ordering::AcqRel) {
-            locked(&self.progress).push(lease.clone());
-            self.has_progress.store(true, Ordering::Release);
-        }
-        // Who sets `must_wake` at the same time sees the progress.
-        fence(Ordering::SeqCst);
-        if lease.must_wake.load(Ordering::Acquire) {
-            self.ring_loop();
-        }
-    }
-
-    fn report(&self, event: Event) {
-        locked(&self.events).push(event);
-        self.ring_loop();
-    }
-
-    /// Serve nothing more.
-    pub fn end_service(&self) {
-        self.has_failed.store(true, Ordering::Release);
-        self.gate.look_again();
-        self.command(Command::ReturnAll);
-    }
-
-    fn fail(&self, error: io::Error) {
-        locked(&self.failure).get_or_insert(error);
-        self.has_failed.store(true, Ordering::Release);
-        self.ring_loop();
-    }
-
-    fn observe(&self, listener: u32, api_key: i16, elapsed: Duration) {
-        locked(&self.times)
-            .entry((listener, api_key))
-            .or_default()
-            .observe(elapsed, 0);
-    }
-}
-
-/// Marks that the lane works with the disk, for the watchdog.
-struct AtDisk<'a>(&'a AtomicU64);
-
-impl<'a> AtDisk<'a> {
-    fn new(steps: &'a AtomicU64) -> Self {
-        steps.fetch_add(1, Ordering::AcqRel);
-        AtDisk(steps)
-    }
-}
-
-impl Drop for AtDisk<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::AcqRel);
-    }
-}
 
 /// How the lane goes on with a connection after a frame.
 enum Step {
@@ -318,8 +116,9 @@ impl Server {
                     token,
                     listener,
                     received,
+                    session,
                 } => {
-                    self.adopt(socket, token, listener, &received);
+                    self.adopt(socket, token, listener, &received, session);
                 }
                 Command::Return { token, max_idle_ms } => {
                     if self.is_stuck(token, Duration::from_millis(max_idle_ms)) {
@@ -343,7 +142,14 @@ impl Server {
         true
     }
 
-    fn adopt(&mut self, socket: OwnedFd, token: u64, listener: u32, received: &[u8]) {
+    fn adopt(
+        &mut self,
+        socket: OwnedFd,
+        token: u64,
+        listener: u32,
+        received: &[u8],
+        session: Option<Session>,
+    ) {
         let mut connection = Connection {
             stream: TcpStream::from(socket),
             listener,
@@ -354,6 +160,7 @@ impl Server {
             interest: READABLE,
             must_return: false,
             last_active: Instant::now(),
+            session,
         };
         if !received.is_empty() {
             connection.input.put(received, &mut self.free);
@@ -369,6 +176,7 @@ impl Server {
                 received,
                 is_served: true,
                 idle_ms: 0,
+                session: connection.session,
             });
             return;
         }
@@ -596,12 +404,14 @@ impl Server {
             connection.input.skip(received.len(), &mut self.free);
             let idle = connection.last_active.elapsed().as_millis();
             let idle_ms = u64::try_from(idle).unwrap_or(u64::MAX);
+            let session = connection.session.take();
             drop(connection); // the loop uses its own descriptor
             self.shared.report(Event::Returned {
                 token,
                 received,
                 is_served,
                 idle_ms,
+                session,
             });
         }
     }
@@ -703,12 +513,62 @@ impl Server {
         began: Instant,
         is_due: bool,
     ) -> Step {
-        let Some(request) = read_fetch(frame, header) else {
+        let Some(mut request) = read_fetch(frame, header) else {
             return Step::Return;
         };
-        let is_session = request.session_id != 0 || request.session_epoch >= 0;
         let has_rack = request.has_rack && self.shared.settings.is_rack_aware;
-        if is_session || has_rack || request.parts.is_empty() {
+        if has_rack {
+            return Step::Return;
+        }
+        // The session is taken out, and put back by `keep_session`.
+        let mut session = None;
+        if request.session_id != 0 || request.session_epoch >= 0 {
+            session = self.session_of(token);
+            let whole = session
+                .as_mut()
+                .and_then(|session| session.apply(frame, &request));
+            let Some(whole) = whole else {
+                self.keep_session(token, session);
+                return Step::Return;
+            };
+            request = whole;
+        }
+        let names = session.as_ref().map_or(frame, |session| &session.names);
+        let names = names.to_vec();
+        let step = self.look_and_respond(
+            token,
+            header,
+            (&request, &names),
+            &mut session,
+            began,
+            is_due,
+        );
+        self.keep_session(token, session);
+        step
+    }
+
+    fn session_of(&mut self, token: u64) -> Option<Session> {
+        self.connections.get_mut(&token)?.session.take()
+    }
+
+    fn keep_session(&mut self, token: u64, session: Option<Session>) {
+        if let Some(connection) = self.connections.get_mut(&token) {
+            if session.is_some() {
+                connection.session = session;
+            }
+        }
+    }
+
+    fn look_and_respond(
+        &mut self,
+        token: u64,
+        header: &Header,
+        (request, names): (&Fetch, &[u8]),
+        session: &mut Option<Session>,
+        began: Instant,
+        is_due: bool,
+    ) -> Step {
+        if request.parts.is_empty() {
             return Step::Return;
         }
         let shared = self.shared.clone();
@@ -721,11 +581,18 @@ impl Server {
             let mut leases = shared.leases();
             let max_bytes = shared.settings.fetch_max_bytes;
             let scratch = &mut self.scratch;
-            let looked = look(&mut leases, frame, &request, max_bytes, is_due, scratch);
+            let looked = look(&mut leases, names, request, max_bytes, is_due, scratch);
             if let Ok(Looked::Wait(ids)) = &looked {
                 for id in ids {
                     if let Some(state) = leases.by_id.get_mut(id) {
                         if !state.waiters.contains(&token) {
+                            // Connections that were closed are still among them.
+                            if state.waiters.len() > 2 * self.connections.len() {
+                                let connections = &self.connections;
+                                state
+                                    .waiters
+                                    .retain(|token| connections.contains_key(token));
+                            }
                             state.waiters.push(token);
                         }
                         state.shared.set_waiting(state.waiters.len());
@@ -733,14 +600,18 @@ impl Server {
                 }
                 // A high watermark that moved before `set_waiting` has woken nobody.
                 scratch.clear();
-                look(&mut leases, frame, &request, max_bytes, is_due, scratch)
+                look(&mut leases, names, request, max_bytes, is_due, scratch)
             } else {
                 looked
             }
         };
         match looked {
-            Ok(Looked::Answer(answer)) => {
-                self.respond(token, frame, header, &request, answer);
+            Ok(Looked::Answer(mut answer)) => {
+                if let Some(session) = session {
+                    answer.keep(|at, fetched| session.is_news(at, fetched));
+                    session.answered(&answer.shown);
+                }
+                self.respond(token, names, header, request, answer);
                 Step::Served
             }
             Ok(Looked::Wait(_)) => {
@@ -772,7 +643,7 @@ impl Server {
         token: u64,
         frame: &[u8],
         header: &Header,
-        request: &super::wire::Fetch,
+        request: &Fetch,
         answer: Answer,
     ) {
         self.response.clear();
@@ -825,16 +696,6 @@ impl Server {
     fn answer(&mut self, token: u64, piece: Piece) {
         if let Some(connection) = self.connections.get_mut(&token) {
             connection.unsent.push_back(piece);
-        }
-    }
-}
-
-impl Shared {
-    /// Report new counts, without waking the event loop.
-    fn note_counts(&self, lease: &Arc<LeaseShared>) {
-        if !lease.is_reported.swap(true, Ordering::AcqRel) {
-            locked(&self.progress).push(lease.clone());
-            self.has_progress.store(true, Ordering::Release);
         }
     }
 }

@@ -372,8 +372,8 @@ pub fn write_produced(
             .take_while(|part| part.topic == topic)
             .count();
         put_count(out, count, is_flexible);
-        let answered = request.parts[next..].iter().zip(&results[next..]);
-        for (part, result) in answered.take(count) {
+        let parts = &request.parts[next..next + count];
+        for (part, result) in parts.iter().zip(&results[next..next + count]) {
             out.extend(part.index.to_be_bytes());
             out.extend(result.error_code.to_be_bytes());
             out.extend(result.base_offset.to_be_bytes());

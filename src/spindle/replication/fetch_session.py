@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from spindle.common.errors import ErrorCode
-from spindle.common.uuids import Uuid
+from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.protocol import versions
 from spindle.protocol.messages.fetch import FetchRequest
 
@@ -38,6 +38,31 @@ class Watched(Protocol):
 
     def watch(self, watcher: "FetchedPartition", *, appends: bool) -> None: ...
     def unwatch(self, watcher: "FetchedPartition") -> None: ...
+
+
+class LentPartition(NamedTuple):
+    """A partition of a session that a lane serves; the offsets are as last sent to the fetcher.
+
+    Attributes:
+        topic: the topic's name or id, in bytes.
+    """
+
+    topic: bytes
+    partition: int
+    current_leader_epoch: int
+    fetch_offset: int
+    max_bytes: int
+    high_watermark: int
+    log_start_offset: int
+
+
+class LentSession(NamedTuple):
+    """A session that a lane serves; `partitions` are in the order in which they are served."""
+
+    session_id: int
+    epoch: int
+    uses_topic_ids: bool
+    partitions: list[LentPartition]
 
 
 class FetchedPartition:
@@ -102,6 +127,14 @@ class FetchedPartition:
         self.high_watermark = high_watermark
         self.log_start_offset = log_start_offset
 
+    def take_back(self, lent: LentPartition) -> None:
+        """Store the state after requests that a lane has served."""
+        self.current_leader_epoch = lent.current_leader_epoch
+        self.fetch_offset = lent.fetch_offset
+        self.max_bytes = lent.max_bytes
+        self.is_checked = False
+        self.remember(lent.high_watermark, lent.log_start_offset)
+
     # -- watching
 
     def attach(self, partition: Watched | None) -> None:
@@ -141,6 +174,7 @@ class FetchSession:
     Attributes:
         dirty: partitions to look at, in the order in which they are to be served.
         full_look_ms: when all partitions were last looked at.
+        is_lent: a lane serves the session; what is stored here is out of date.
         is_outdated: the next request is refused, so that the fetcher begins a new session.
         on_dirty: wakes the fetch that waits; None while none does.
         last_used_ms: when the last request came.
@@ -153,6 +187,7 @@ class FetchSession:
         "epoch",
         "full_look_ms",
         "is_closed",
+        "is_lent",
         "is_outdated",
         "is_replica",
         "last_used_ms",
@@ -171,6 +206,7 @@ class FetchSession:
         self.is_replica = is_replica
         self.serves_consumers = False
         self.is_closed = False
+        self.is_lent = False
         self.is_outdated = False
         self.epoch = 1
         self.last_used_ms = self.full_look_ms = now_ms
@@ -210,6 +246,45 @@ class FetchSession:
         """Have every partition looked at; those that are dirty already keep their turn."""
         self.full_look_ms = now_ms
         self.dirty.update(self.partitions)
+
+    def lend(self) -> LentSession:
+        """Let a lane serve the session; stop watching."""
+        self.is_lent = True
+        order = {**self.dirty, **self.partitions}
+        for partition in order.values():
+            partition.attach(None)
+        return LentSession(
+            self.session_id,
+            self.epoch,
+            self.uses_topic_ids,
+            [
+                LentPartition(
+                    key.topic_id if self.uses_topic_ids else key.topic.encode(),
+                    key.partition,
+                    p.current_leader_epoch,
+                    p.fetch_offset,
+                    p.max_bytes,
+                    p.high_watermark,
+                    p.log_start_offset,
+                )
+                for key, p in order.items()
+            ],
+        )
+
+    def take_back(self, lent: LentSession, now_ms: int) -> None:
+        """Serve the session again, from the state that it has now."""
+        self.is_lent = False
+        self.epoch = lent.epoch
+        self.last_used_ms = self.full_look_ms = now_ms
+        self.dirty = {}
+        for part in lent.partitions:
+            if self.uses_topic_ids:
+                key = PartitionKey("", part.topic, part.partition)
+            else:
+                key = PartitionKey(part.topic.decode(), ZERO_UUID, part.partition)
+            partition = self.partitions[key]
+            partition.take_back(part)
+            self.dirty[key] = partition
 
     def close(self) -> None:
         """Stop watching."""
@@ -303,7 +378,7 @@ class FetchSessionCache:
         session = self.sessions.get(request.session_id)
         if session is None:
             raise SessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if session.is_outdated:
+        if session.is_outdated or session.is_lent:
             self.forget(session)
             raise SessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
@@ -333,6 +408,25 @@ class FetchSessionCache:
         if self.sessions.pop(session.session_id, None) is not None:
             self._partition_count -= len(session.partitions)
         session.close()
+
+    def lend(self, session_id: int) -> LentSession | None:
+        """Let a lane serve a consumer's session; None if there is none."""
+        session = self.sessions.get(session_id)
+        if session is None or session.is_replica or session.is_lent or session.on_dirty is not None:
+            return None
+        return session.lend()
+
+    def take_back(self, lent: LentSession, now_ms: int) -> None:
+        """Serve a session again that a lane has served, unless it was closed meanwhile."""
+        session = self.sessions.get(lent.session_id)
+        if session is not None and session.is_lent:
+            session.take_back(lent, now_ms)
+
+    def end_lent(self, session_id: int) -> None:
+        """Close the session of a lane's connection that has ended."""
+        session = self.sessions.get(session_id)
+        if session is not None and session.is_lent:
+            self.forget(session)
 
     def close_replica_sessions(self) -> None:
         """Close followers' sessions so that they send full fetches with all offsets.
@@ -378,7 +472,7 @@ class FetchSessionCache:
 
     def _evictable(self, now_ms: int, for_replica: bool) -> FetchSession | None:
         oldest = next(iter(self.sessions.values()))
-        if now_ms - oldest.last_used_ms >= self._min_eviction_ms:
+        if now_ms - oldest.last_used_ms >= self._min_eviction_ms and not oldest.is_lent:
             return oldest
         if for_replica:
             return next((s for s in self.sessions.values() if not s.is_replica), None)

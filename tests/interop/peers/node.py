@@ -278,6 +278,13 @@ class SpindleNode(Node):
     kind = "spindle"
     executable: ClassVar[Path] = SPINDLE
 
+    def properties(self) -> dict[str, str]:
+        """Return the property file; SPINDLE_TEST_LANE=1 switches native lanes on."""
+        properties = super().properties()
+        if os.environ.get("SPINDLE_TEST_LANE"):
+            properties = {"spindle.native.lane.enable": "true", **properties}
+        return properties
+
     def _spindle(self) -> str:
         if not self.executable.is_file():
             raise PeerUnavailable(f"the command {self.executable} is missing: run `make setup`")

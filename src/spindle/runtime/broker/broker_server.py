@@ -155,7 +155,9 @@ class BrokerServer:
             1000 * config.integer("quota.window.size.seconds"),
             self._steady_ms,
         )
-        self.limits = RequestLimits.of(config, env.max_descriptors)
+        # Lanes use the other half.
+        parts = 2 if config.flag(NATIVE_LANE_ENABLE) else 1
+        self.limits = RequestLimits.of(config, env.max_descriptors // parts)
         self.services = self._make_services()
         close_sessions = self.services.fetch_sessions.close_replica_sessions
         self.replicas.on_new_fetches_required = close_sessions
@@ -414,7 +416,7 @@ class BrokerServer:
             metrics,
             max_frame_bytes=config.integer("socket.request.max.bytes"),
             fetch_max_bytes=config.integer("fetch.max.bytes"),
-            max_connections=self._env.max_descriptors // 2,
+            max_descriptors=self._env.max_descriptors // 2,
         )
         for server in self._servers:
             server.lanes = lanes

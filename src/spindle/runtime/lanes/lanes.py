@@ -10,7 +10,8 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterable
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from spindle._native import Lane, targets_of_fetch, targets_of_produce
 from spindle.common.ids import INTERNAL_TOPICS
@@ -19,6 +20,7 @@ from spindle.disks.log_directory import LogDirectory
 from spindle.protocol.api import APIS, PRODUCE
 from spindle.protocol.sentinels import ACKS_ALL
 from spindle.replicas.partition import Partition
+from spindle.replication.fetch_session import LentPartition, LentSession
 from spindle.runtime.disks.directory_thread import DirectoryThread
 from spindle.runtime.lanes.directory_lane import DirectoryLane, GrantedLease, WatchedLane
 from spindle.runtime.metrics.requests import RequestMetrics
@@ -32,8 +34,24 @@ _PROGRESS_S: Final = 0.1
 _SYNC_TICKS: Final = 10
 _LAST_REQUEST_S: Final = 1.0
 _TAKE_BACK_S: Final = 1.0
-MAX_LEASES: Final = 64
-"""Leases of one lane; each has three open files, and at most two more for reading."""
+_MAX_LEASES: Final = 64
+_FILES_OF_LEASE: Final = 5
+"""Open files of a lease: three of the active segment, and two of an older one for reading."""
+
+
+class Seat(NamedTuple):
+    """A connection in a lane, and its fetch session there (0 without one)."""
+
+    connection: Connection
+    lane: DirectoryLane
+    session_id: int
+
+
+class _Wanted(NamedTuple):
+    """The partitions of a request for a lane, and its fetch session (0 without one)."""
+
+    partitions: list[Partition]
+    session_id: int = 0
 
 
 class Lanes(ConnectionLanes):
@@ -42,7 +60,8 @@ class Lanes(ConnectionLanes):
     Args:
         max_frame_bytes: `socket.request.max.bytes`.
         fetch_max_bytes: `fetch.max.bytes`.
-        max_connections: the lanes use a second descriptor for each connection.
+        max_descriptors: descriptors that all lanes together may use; half of them for connections,
+            of which each has a second descriptor in its lane.
     """
 
     def __init__(
@@ -52,18 +71,21 @@ class Lanes(ConnectionLanes):
         *,
         max_frame_bytes: int,
         fetch_max_bytes: int,
-        max_connections: int,
+        max_descriptors: int,
     ) -> None:
         self._services = services
         self._metrics = metrics
         self._max_frame_bytes = max_frame_bytes
         self._fetch_max_bytes = fetch_max_bytes
-        self._max_connections = max_connections
+        self._max_connections = max_descriptors // 2
+        self._max_files = max_descriptors // 2
+        self._max_leases = 0
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[LogDirectory, DirectoryLane] = {}
+        self._failed: list[DirectoryLane] = []
         self._leases: dict[Partition, GrantedLease] = {}
         self._granting: set[Partition] = set()
-        self._connections: dict[int, tuple[Connection, DirectoryLane]] = {}
+        self._connections: dict[int, Seat] = {}
         self._last_token = 0
         self._listeners: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -74,8 +96,7 @@ class Lanes(ConnectionLanes):
 
     def start(self, directories: Iterable[LogDirectory]) -> None:
         """Start a lane for each directory."""
-        for directory in directories:
-            self.add(directory)
+        self.follow(directories)
         self._tick_later()
 
     def add(self, directory: LogDirectory) -> None:
@@ -105,15 +126,18 @@ class Lanes(ConnectionLanes):
             self._timer.cancel()
         for partition in list(self._leases):
             self.end_lease(partition)
-        for lane in self._lanes.values():
+        lanes = [*self._lanes.values(), *self._failed]
+        for lane in lanes:
             lane.native.stop()
-        for lane in self._lanes.values():
-            lane.native.join(_LAST_REQUEST_S)
+        for lane in lanes:
+            lane.native.join(0 if lane in self._failed else _LAST_REQUEST_S)
             self._loop.remove_reader(lane.native.descriptor)
             self._on_events(lane)
-        for connection, _ in list(self._connections.values()):
-            connection.abort()
+        for seat in list(self._connections.values()):
+            seat.connection.abort()
         self.take_progress()
+        self._lanes.clear()
+        self._failed.clear()
 
     def directory_failed(self, directory: LogDirectory) -> None:
         """Serve nothing more from a directory that is offline."""
@@ -121,14 +145,18 @@ class Lanes(ConnectionLanes):
         if lane is None:
             return
         lane.native.fail()
+        self._failed.append(lane)
         self._loop.call_later(_TAKE_BACK_S, self._abandon, lane)
 
     def _abandon(self, lane: DirectoryLane) -> None:
         """Close the connections that a lane has not returned: its disk hangs."""
+        if lane not in self._failed:
+            return  # the broker has stopped
+        self._failed.remove(lane)
         self._on_events(lane)
-        for connection, its_lane in list(self._connections.values()):
-            if its_lane is lane:
-                connection.abort()
+        for seat in list(self._connections.values()):
+            if seat.lane is lane:
+                seat.connection.abort()
         self._loop.remove_reader(lane.native.descriptor)
         lane.native.stop()
 
@@ -139,6 +167,8 @@ class Lanes(ConnectionLanes):
             self.directory_failed(directory)
         for directory in now:
             self.add(directory)
+        files = self._max_files // max(len(self._lanes), 1)
+        self._max_leases = min(files // _FILES_OF_LEASE, _MAX_LEASES)
 
     def review_permissions(self) -> None:
         """Have all connections back if quotas or permissions have to be checked."""
@@ -158,9 +188,14 @@ class Lanes(ConnectionLanes):
 
         Otherwise the connection asks again after some more requests.
         """
-        partitions = self._partitions_of(frame)
+        is_produce = int.from_bytes(frame[:2], "big") == PRODUCE
+        wanted = self._wanted_by_produce(frame) if is_produce else self._wanted_by_fetch(frame)
+        partitions, session_id = wanted
         lane = self._lane_of(partitions)
-        has_room = len(self._connections) < self._max_connections and len(partitions) < MAX_LEASES
+        has_room = (
+            len(self._connections) < self._max_connections
+            and len(partitions) <= self._max_leases // 2
+        )
         if lane is None or not has_room or not self._may_serve():
             connection.stay_for_longer()
             return
@@ -173,38 +208,52 @@ class Lanes(ConnectionLanes):
                     connection.stay_for_longer()
                     return
         if is_ready:
-            connection.move_to(lambda received: self._adopt(lane, connection, received))
+            connection.move_to(partial(self._adopt, lane, connection, session_id))
 
     def _may_serve(self) -> bool:
         services = self._services
         return not (services.quotas.is_active or services.authorizer.is_active)
 
-    def _partitions_of(self, frame: Bytes) -> list[Partition]:
-        """Return the partitions that a request names; none if it is not one for a lane."""
+    def _wanted_by_produce(self, frame: Bytes) -> _Wanted:
+        """Return the partitions of a Produce request; none if it is not one for a lane."""
+        produce = targets_of_produce(bytes(frame))
+        if produce is None:
+            return _Wanted([])
+        acks, has_ids, targets = produce
+        partitions = self._led(has_ids, targets)
+        for partition in partitions:
+            leader = partition.leader
+            if acks == ACKS_ALL and not (leader and leader.is_sole_replica):
+                return _Wanted([])
+        return _Wanted(partitions)
+
+    def _wanted_by_fetch(self, frame: Bytes) -> _Wanted:
+        """Return the partitions of a consumer's Fetch, or of its session; none if it has none."""
+        fetch = targets_of_fetch(bytes(frame))
+        if fetch is None:
+            return _Wanted([])
+        session_id, session_epoch, has_ids, targets = fetch
+        if not session_id and session_epoch < 0:
+            return _Wanted(self._led(has_ids, targets))
+        session = self._services.fetch_sessions.sessions.get(session_id)
+        if session is None or session.is_replica:
+            return _Wanted([])
+        has_ids = session.uses_topic_ids
+        keys = [
+            (key.topic_id if has_ids else key.topic.encode(), key.partition)
+            for key in session.partitions
+        ]
+        return _Wanted(self._led(has_ids, keys), session_id)
+
+    def _led(self, has_ids: bool, targets: list[tuple[bytes, int]]) -> list[Partition]:
+        """Return the partitions that this broker leads; none if it does not lead all of them."""
         by_id = self._services.metadata.image.topics.by_id
-        is_produce = int.from_bytes(frame[:2], "big") == PRODUCE
-        must_be_sole = False
-        if is_produce:
-            produce = targets_of_produce(bytes(frame))
-            if produce is None:
-                return []
-            acks, has_ids, targets = produce
-            must_be_sole = acks == ACKS_ALL
-        else:
-            fetch = targets_of_fetch(bytes(frame))
-            if fetch is None:
-                return []
-            session_id, session_epoch, has_ids, targets = fetch
-            if session_id or session_epoch >= 0:
-                return []
         partitions: list[Partition] = []
         for key, index in targets:
             topic = by_id.get(key) if has_ids else None
             name = (topic.name if topic else "") if has_ids else key.decode()
             partition = self._services.replicas.lookup(name, index)
             if partition is None or name in INTERNAL_TOPICS or partition.leader is None:
-                return []
-            if must_be_sole and not partition.leader.is_sole_replica:
                 return []
             partitions.append(partition)
         return partitions
@@ -213,7 +262,9 @@ class Lanes(ConnectionLanes):
         directories = {partition.directory for partition in partitions}
         return self._lanes.get(directories.pop()) if len(directories) == 1 else None
 
-    def _adopt(self, lane: DirectoryLane, connection: Connection, received: bytes) -> int | None:
+    def _adopt(
+        self, lane: DirectoryLane, connection: Connection, session_id: int, received: bytes
+    ) -> int | None:
         """Give a connection to a lane; return None if the lane cannot take it any more."""
         if not self._may_serve() or lane not in self._lanes.values():
             return None
@@ -222,21 +273,26 @@ class Lanes(ConnectionLanes):
         if connection.listener not in self._listeners:
             self._listeners.append(connection.listener)
         listener = self._listeners.index(connection.listener)
+        session = self._services.fetch_sessions.lend(session_id)
         try:
-            lane.native.adopt(connection.descriptor(), token, listener, received)
+            lane.native.adopt(connection.descriptor(), token, listener, received, session)
         except OSError:
+            if session is not None:
+                self._services.fetch_sessions.take_back(session, self._services.steady_ms())
             return None
-        self._connections[token] = connection, lane
+        self._connections[token] = Seat(connection, lane, 0 if session is None else session_id)
         return token
 
     def ask_back(self, token: int, max_idle_ms: int) -> None:
         """Have a connection back on the event loop, to see whether it is idle."""
         if token in self._connections:
-            self._connections[token][1].native.ask_back(token, max_idle_ms)
+            self._connections[token].lane.native.ask_back(token, max_idle_ms)
 
     def forget(self, token: int) -> None:
         """Forget a connection that was closed."""
-        self._connections.pop(token, None)
+        seat = self._connections.pop(token, None)
+        if seat is not None:
+            self._services.fetch_sessions.end_lent(seat.session_id)
 
     def _on_events(self, lane: DirectoryLane) -> None:
         failure = lane.native.failure()
@@ -246,14 +302,21 @@ class Lanes(ConnectionLanes):
             lane.directory.executor.fail(OSError(number, os.strerror(number) or text))
         events = lane.native.take_events()
         self.take_progress()
-        for token, received, is_served, idle_ms in events:
-            connection, _ = self._connections.pop(token, (None, lane))
-            if connection is None:
-                continue
+        for token, received, is_served, idle_ms, session in events:
             if received is None:
-                connection.abort()
-            else:
-                connection.return_from_lane(received, is_served=is_served, idle_s=idle_ms / 1000)
+                seat = self._connections.get(token)
+                if seat is not None:
+                    seat.connection.abort()
+                continue
+            if session is not None:
+                session_id, epoch, uses_ids, parts = session
+                lent = LentSession(session_id, epoch, uses_ids, [LentPartition(*p) for p in parts])
+                self._services.fetch_sessions.take_back(lent, self._services.steady_ms())
+            seat = self._connections.pop(token, None)
+            if seat is not None:
+                seat.connection.return_from_lane(
+                    received, is_served=is_served, idle_s=idle_ms / 1000
+                )
 
     # -- leases
 
@@ -262,7 +325,7 @@ class Lanes(ConnectionLanes):
         leader = partition.leader
         if leader is None or partition in self._granting or partition.is_held:
             return True
-        if len(lane.granted) + len(self._granting) >= MAX_LEASES:
+        if len(lane.granted) + len(self._granting) >= self._max_leases:
             self._make_room(lane)
             return False
         self._granting.add(partition)
@@ -299,7 +362,7 @@ class Lanes(ConnectionLanes):
         lane.forget_ended()
         leases = list(lane.granted.values())
         if not any(lease.has_ended for lease in leases):
-            for lease in leases[: MAX_LEASES // 4]:
+            for lease in leases[: self._max_leases // 4 + 1]:
                 lease.end()
         lane.directory.executor.submit_nowait(_nothing)
 
