@@ -147,12 +147,12 @@ def main() -> None:
     itself = ["--reinstall-package", "spindle-log", "-e", str(TOP)]
     with progress("spindle itself, with the native code", [TOP / "build"]):
         run(["uv", "pip", "install", "--quiet", "--no-deps", *itself])
-    run([sys.executable, "-m", "spindle.common.native"])
     library = Path(sys.prefix) / "lib"
     with progress("compiling Python files", [library]):
         # Without it each program compiles what it imports when it first starts.
         compiling = [sys.executable, "-m", "compileall", "-q", "-j", "0", str(library)]
         subprocess.run(compiling, stdout=subprocess.DEVNULL, check=False)
+    run([sys.executable, "-m", "spindle.common.native"])
 
 
 if __name__ == "__main__":

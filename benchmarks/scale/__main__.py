@@ -9,27 +9,18 @@ import argparse
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benchmarks.scale import controllers, metadata_requests, page, plans
+from benchmarks.scale import page
+from benchmarks.scale.controllers import end_in_order
 from benchmarks.scale.image import Size
+from benchmarks.scale.parts import PARTS, measure
 
-PARTS = ("one controller", "three controllers", "broker", "plans")
 MAX_PLANNED = 1_000_000
-
-
-def measure(part: str, size: Size) -> Mapping[str, Any]:
-    """Return the figures of one part at one size."""
-    if part == "broker":
-        return metadata_requests.measure(size)
-    if part == "plans":
-        return plans.measure(size.partitions, size.brokers, size.directories_each)
-    measured = controllers.measure(size, 1 if part == "one controller" else 3)
-    return {"figures": measured.figures, "latencies": measured.latencies}
 
 
 def in_new_process(function: Callable[..., Any], *args: Any) -> Any:
@@ -39,6 +30,7 @@ def in_new_process(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def main() -> None:
+    end_in_order()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", default="10000,100000,1000000,2000000")
     parser.add_argument("--brokers", type=int, default=1000)
@@ -61,7 +53,11 @@ def main() -> None:
         for part in options.parts.split(","):
             if part == "plans" and partitions > MAX_PLANNED:
                 continue
-            row[part] = in_new_process(measure, part, size)
+            try:
+                row[part] = in_new_process(measure, part, size)
+            except (RuntimeError, OSError) as failure:  # the other parts are measured
+                print(f"{partitions:,} partitions, {part}: failed: {failure}")
+                continue
             print(f"{partitions:,} partitions, {part}: {row[part].get('figures', row[part])}")
             document["rows"] = [rows[known] for known in sorted(rows)]
             options.json.write_text(json.dumps(document, indent=1))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,10 +22,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from peers.node import Node, SpindleNode
+from peers.paths import ROOT
 
 from benchmarks.clusters import CONTROLLER, Cluster
 from benchmarks.items import MIB
 from benchmarks.scale.image import (
+    SNAPSHOT_ID,
     TOPIC,
     Size,
     make_image,
@@ -34,6 +37,8 @@ from benchmarks.scale.latencies import BOUNDS_MS, Answer, Latencies, between
 from spindle.client.blocking.settings import ClientSettings, HostPort
 from spindle.client.blocking.transport import BlockingConnection
 from spindle.client.errors import ClientError
+from spindle.common.ids import OffsetAndEpoch
+from spindle.metadata_log.snapshots import parse_snapshot_file_name
 from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from spindle.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -132,6 +137,7 @@ class Heartbeats:
                 str(brokers),
                 str(min(SILENT_BROKERS, brokers // 2)),
             ],
+            cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -176,6 +182,12 @@ def _write_metadata(measured: Measured, cluster: Cluster) -> None:
 
 def metadata_folder(node: Node) -> Path:
     return node.log_dirs[0] / "__cluster_metadata-0"
+
+
+def newest_snapshot(node: Node) -> OffsetAndEpoch:
+    """Return the id of the newest complete snapshot."""
+    names = (path.name for path in metadata_folder(node).iterdir())
+    return max(filter(None, map(parse_snapshot_file_name, names)))
 
 
 class _Run:
@@ -240,7 +252,7 @@ class _Run:
         if code:
             raise RuntimeError(f"the topics were not created: error {code}")
         for node in self._cluster.nodes:
-            while len(list(metadata_folder(node).glob("*[1-9]*.checkpoint"))) < 2:
+            while newest_snapshot(node) <= SNAPSHOT_ID:
                 if time.monotonic() > begin_s + LIMIT_S:
                     raise RuntimeError("no snapshot was written")
                 time.sleep(0.01)
@@ -269,7 +281,13 @@ def _change() -> IncrementalAlterConfigsRequest:
     return IncrementalAlterConfigsRequest(resources=[resource])
 
 
+def end_in_order() -> None:
+    """Let SIGTERM end this program as Ctrl-C does: the nodes end and their folders are removed."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
 def main() -> None:
+    end_in_order()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", type=int, default=1_000_000)
     parser.add_argument("--brokers", type=int, default=1_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
@@ -98,8 +99,9 @@ def write_image(image: MetadataImage, metadata_folder: Path) -> int:
     """Write the image as the newest snapshot of a formatted node; return its size in bytes."""
     metadata_folder.mkdir(exist_ok=True)
     path = metadata_folder / snapshot_file_name(SNAPSHOT_ID)
+    now_ms = time.time_ns() // 1_000_000  # an old snapshot would be deleted after the next one
     batches = encode_snapshot(
-        encode_image(image), SnapshotInfo(0, 0, None), epoch=SNAPSHOT_ID.epoch, now_ms=0
+        encode_image(image), SnapshotInfo(now_ms, 0, None), epoch=SNAPSHOT_ID.epoch, now_ms=now_ms
     )
     with path.open("wb") as file:
         file.writelines(batches)

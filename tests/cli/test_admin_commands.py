@@ -14,6 +14,7 @@ from spindle.cli.admin.transactions import transaction_lines
 from spindle.cli.main import run
 from spindle.client.admin.acls import AclQuery
 from spindle.client.admin.cluster import QuorumDescription, QuorumReplica
+from spindle.client.admin.groups import GroupListing
 from spindle.client.admin.transactions import TransactionDescription
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
@@ -25,6 +26,16 @@ def produce(path: Path, topic: str, text: str, monkeypatch: pytest.MonkeyPatch) 
     with path.open() as lines, monkeypatch.context() as patch:
         patch.setattr(sys, "stdin", lines)
         assert run(["produce", topic, "-k", ":"]) == 0
+
+
+def test_a_share_group_is_not_called_missing(refused: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "spindle.cli.admin.groups.list_all_groups",
+        lambda _: [GroupListing("work", "share", "Empty", "share")],
+    )
+    assert refused("groups", "describe", "work") == (
+        "group 'work' is a share group: Kafka's kafka-share-groups shows it\n"
+    )
 
 
 def test_the_life_of_the_offsets_of_a_group(

@@ -46,8 +46,18 @@ GROUP_KEYS_WITH_EFFECT: Final = {
     "consumer.assignment.interval.ms",
     "consumer.heartbeat.interval.ms",
     "consumer.session.timeout.ms",
+    "share.assignment.interval.ms",
+    "share.auto.offset.reset",
+    "share.delivery.count.limit",
+    "share.heartbeat.interval.ms",
+    "share.isolation.level",
+    "share.partition.max.record.locks",
+    "share.record.lock.duration.ms",
+    "share.renew.acknowledge.enable",
+    "share.session.timeout.ms",
 }
-"""Their readers are in `ConsumerGroupConfig.of_group`."""
+"""Their readers are in `ConsumerGroupConfig.of_group`, `ShareGroupConfig.of_group` and
+`spindle.runtime.share.settings`."""
 
 
 def test_keys_of_a_group_or_a_subscription_say_whether_they_have_an_effect() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import wire_cases
 import wire_cases_consumer_groups
+import wire_cases_share_groups
 import wire_cases_transactional_data
 import wire_cases_transactions
 from peers.compare import Difference, Pair
@@ -17,12 +18,16 @@ from spindle.protocol.api import APIS
 
 # The interval of one consumer group is longer than the test.
 NODE_OVERRIDES = {
-    "group.consumer.max.assignment.interval.ms": str(wire_cases_consumer_groups.FAR_AWAY_MS)
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "group.consumer.max.assignment.interval.ms": str(wire_cases_consumer_groups.FAR_AWAY_MS),
 }
 
 CHAPTERS: dict[str, list[Case]] = {
     **wire_cases.CHAPTERS,
     "consumer groups": wire_cases_consumer_groups.CASES,
+    "share groups": wire_cases_share_groups.CASES,
     # Records first: offsets by time find them, and not a marker, whose time differs.
     **wire_cases_transactional_data.CHAPTERS,
     **wire_cases_transactions.CHAPTERS,
@@ -45,6 +50,10 @@ DELIBERATE: list[tuple[str, str]] = [
         "Spindle waits until it can answer; Kafka has the client ask again",
     ),
     (r"^init_producer_id / .*producer_id: 0 -> ", "follows from the one before"),
+    (
+        r"^describe_share_group_offsets / named: '<no answer>'",
+        "Kafka does not answer if a partition does not exist",
+    ),
     (r"^(fetch|list_offsets) / isolation 2", "Kafka fails with UNKNOWN_SERVER_ERROR"),
     (
         r"^metadata / null name and no id|^describe_topic_partitions / 14"
@@ -68,7 +77,9 @@ DELIBERATE: list[tuple[str, str]] = [
         r"|^produce / far future.*batch_index_error_message"
         r"|^(describe_configs|find_coordinator) / .*error_message: 'This most likely occurs"
         r"|^find_coordinator / 'bad key' type 2.*error_message: ''"
-        r"|^add_raft_voter / .*error_message|^consumer_group_heartbeat / bad regex.*error_message",
+        r"|^add_raft_voter / .*error_message|^consumer_group_heartbeat / bad regex.*error_message"
+        r"|^share_(group_heartbeat|fetch|acknowledge) / .*error_message: (None|'MemberEpoch is inv)"
+        r"|^(alter|delete)_share_group_offsets / with a member.*error_message",
         "the error is the same, its text is more exact",
     ),
     (

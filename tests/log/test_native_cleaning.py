@@ -14,7 +14,7 @@ from spindle.common.errors import CorruptLog
 from spindle.common.native import is_native_available
 from spindle.log.cleaning import cleaning
 from spindle.log.cleaning.cleaning import Cleaning, CleaningSettings
-from spindle.log.cleaning.key_map import BatchCopier, CopyRules, KeyMap, MapSize
+from spindle.log.cleaning.key_map import BatchCopier, CopyRules, DictKeyMap, KeyMap, MapSize
 from spindle.log.cleaning.plan import dirty_range, plan_cleaning
 from spindle.log.cleaning.replacement import put_in_place
 from spindle.log.errors import UncleanableLog
@@ -43,6 +43,12 @@ def native(size: MapSize = SIZE) -> KeyMap:
     from spindle.log.cleaning.native_key_map import NativeKeyMap
 
     return NativeKeyMap(size)
+
+
+@pytest.mark.parametrize("is_native", [False, True])
+def test_the_map_is_native_where_that_is_wanted_and_available(is_native: bool) -> None:
+    keys = cleaning.new_key_map(SIZE, is_native=is_native)
+    assert isinstance(keys, DictKeyMap) == (not is_native or not is_native_available())
 
 
 @native_code

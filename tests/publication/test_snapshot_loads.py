@@ -2,16 +2,17 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import OffsetAndEpoch
+from spindle.metadata_log.committed import CommittedBatch
 from spindle.metadata_log.encoding import encode_records
 from spindle.metadata_log.snapshots import SnapshotBatch, SnapshotInfo, encode_snapshot
 from spindle.protocol.messages.metadata_records import TopicRecord
-from spindle.publication.feed import ListenerFeed
+from spindle.publication.feed import ListenerFeed, SnapshotReader
 from spindle.publication.publishers import ImagePublisher
 from spindle.raft.ready import LeaderAndEpoch
 
@@ -62,6 +63,33 @@ class SnapshotOnly:
 
     def snapshot_path(self, snapshot_id: OffsetAndEpoch) -> str:
         return "/d/a.checkpoint"
+
+
+class EmptyLog:
+    """A metadata log of a new node."""
+
+    start_offset = end_offset = 0
+    snapshot_ids = ()
+
+
+class Recorder:
+    """A listener that records batches and leaders."""
+
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        self.heard += [(batch.base_offset, batch.last_offset) for batch in batches]
+
+    def begin_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotReader:
+        raise NotImplementedError
+
+    def on_snapshot(self, snapshot_id: OffsetAndEpoch, content: object) -> None:
+        raise NotImplementedError
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        if leader != LeaderAndEpoch():
+            self.heard.append(leader)
 
 
 class Publisher(ImagePublisher):
@@ -127,6 +155,52 @@ def test_a_leader_that_is_elected_meanwhile_is_announced() -> None:
     assert loading.publisher.last_committed_offset == ID.offset - 1
     assert len(loading.publisher.image.topics.by_id) == 10
     assert loading.publisher.leader == LeaderAndEpoch(3, 2)
+
+
+def test_a_large_commit_is_delivered_in_parts() -> None:
+    later: deque[Callable[[], object]] = deque()
+    feed, recorder = _feed_of_large_batches(later)
+    feed.committed(4)
+    assert recorder.heard == [(0, 0), (1, 1)]
+    feed.committed(5)
+    assert recorder.heard == [(0, 0), (1, 1)]
+    later.popleft()()
+    assert recorder.heard == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    later.popleft()()
+    assert recorder.heard[4:] == [(4, 4)]
+    assert not later
+
+
+def test_all_that_is_committed_is_delivered_before_a_new_leader() -> None:
+    later: deque[Callable[[], object]] = deque()
+    feed, recorder = _feed_of_large_batches(later)
+    feed.committed(5)
+    feed.leader_changed(LeaderAndEpoch(3, 2), 0)
+    assert recorder.heard == [*((n, n) for n in range(5)), LeaderAndEpoch(3, 2)]
+    later.popleft()()
+    assert len(recorder.heard) == 6
+
+
+def _feed_of_large_batches(
+    later: deque[Callable[[], object]],
+) -> tuple[ListenerFeed, Recorder]:
+    """Return a feed whose log has five batches of 70,000 bytes, and its listener."""
+    log, thread = EmptyLog(), Thread()
+    errors: list[BaseException] = []
+    feed = ListenerFeed(
+        cast("Any", log),
+        cast("Any", thread),
+        0,
+        errors.append,
+        lambda function, *args: later.append(lambda: function(*args)),
+    )
+    recorder = Recorder()
+    feed.committed(0)
+    feed.subscribe(recorder)
+    later.popleft()()
+    thread.run_all()
+    feed.log_changed([], [CommittedBatch(n, n, 1, 0, 70_000, []) for n in range(5)])
+    return feed, recorder
 
 
 @pytest.mark.parametrize("value", [b"", b"\1\2", b"\1\x03\2short", b"\0\2\0"])

@@ -9,6 +9,8 @@ import pytest
 from node_harness import Home, connected, running
 
 from spindle.common.errors import ConfigError
+from spindle.common.native import native_text
+from spindle.runtime.banner import identity_lines
 from spindle.runtime.logging_setup import JsonFormatter, TextFormatter
 
 
@@ -47,6 +49,16 @@ def test_the_form_is_a_checked_key(tmp_path: Path) -> None:
     assert Home(tmp_path).config().text("spindle.log.format") == "text"
     with pytest.raises(ConfigError, match=r"spindle\.log\.format"):
         Home(tmp_path, spindle_log_format="xml").config()
+
+
+def test_native_code_is_switched_off_by_a_checked_key(tmp_path: Path) -> None:
+    off = Home(tmp_path, spindle_native_enable="false").config()
+    assert [line for line in identity_lines(off, "id") if "native" in line] == [
+        "native code: off (spindle.native.enable=false); everything runs in Python"
+    ]
+    assert native_text() in identity_lines(Home(tmp_path).config(), "id")
+    with pytest.raises(ConfigError, match=r"spindle\.native\.enable"):
+        Home(tmp_path, spindle_native_enable="maybe").config()
 
 
 async def test_the_banner_names_real_ports_ids_and_sizes(

@@ -49,7 +49,7 @@ def class_names() -> set[str]:
 def is_in_tree(dotted: str) -> bool:
     """Return True if a dotted name is a module, or something that is defined in one."""
     known = modules()
-    stub = (PROJECT / "src" / dotted.replace(".", "/")).with_suffix(".pyi")  # of the Rust crate
+    stub = PROJECT / "src" / f"{dotted.replace('.', '/')}.pyi"  # of a module that is not Python
     if dotted in known or stub.exists():
         return True
     for name, path in known.items():

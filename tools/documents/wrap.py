@@ -14,8 +14,8 @@ from typing import Final
 
 PROJECT: Final = Path(__file__).parents[2]
 FOLDERS: Final = ("docs", "examples", "deploy", "benchmarks")
-NOT_WRAPPED: Final = ("CHANGELOG.md", "benchmarks/RESULTS.md")
-"""A list whose entries have one line each, and a page that a program writes."""
+NOT_WRAPPED: Final = ("CHANGELOG.md", "benchmarks/RESULTS.md", "benchmarks/SCALE.md")
+"""A list whose entries have one line each, and pages that programs write."""
 WIDTH: Final = 100
 _GLUE: Final = "\x00"
 _ITEM: Final = re.compile(r"(\s*)([*+-]|\d+[.)]) +")

@@ -23,6 +23,7 @@ from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime.broker import replica_rebuilder
 from spindle.runtime.broker.broker_server import BrokerServer
 from spindle.runtime.broker.lifecycle import BrokerLifecycle
+from spindle.runtime.broker.replica_mover import ReplicaMover
 from spindle.runtime.broker.replica_rebuilder import ReplicaRebuilder
 from spindle.runtime.disks.watchdog import Watchdog
 from verification.simulation.mutant import Function, Mutant, always, nothing
@@ -194,7 +195,7 @@ def _look_once(original: Function) -> Function:
     """Do not look again at a directory that was there when a move was asked for."""
 
     def why_not_to_move(self: Any, partition: Any, target: Any) -> ErrorCode:
-        return ErrorCode.KAFKA_STORAGE_ERROR if self._has_offline() else ErrorCode.NONE
+        return ErrorCode.KAFKA_STORAGE_ERROR if self._replicas.has_offline() else ErrorCode.NONE
 
     return why_not_to_move
 
@@ -271,7 +272,7 @@ DISK_MUTANTS: Final[dict[str, Mutant]] = {
         Moves,
         "about_to_begin",
         lambda _: lambda self, partition, target: nullcontext(),
-        (Mutant(ReplicaManager, "_why_not_to_move", _look_once),),
+        (Mutant(ReplicaMover, "_why_not_to_move", _look_once),),
     ),
     "two current logs": Mutant(DirectoryStore, "rename_to_replaced", _keep_name),
     "fetches for former logs counted": Mutant(

@@ -1,6 +1,8 @@
 //! Whole chunks of plain batches: uncompressed, and outside of transactions.
 
-use super::filter::{filter_records, map_records, Batch, Kept, Rules, MAX_RECORD_GROWTH};
+use super::filter::{
+    choose_records, map_records, write_records, Batch, Kept, Rules, MAX_RECORD_GROWTH,
+};
 use super::key_map::KeyMap;
 use crate::batch::{
     computed_crc, is_base_offset, APPEND_TIME_FLAG, BASE_TIMESTAMP_AT, CODEC_MASK, CONTROL_FLAG,
@@ -146,32 +148,40 @@ pub fn copy_batches(
             break;
         }
         let (records, rules) = (&batch[HEADER_BYTES..], &copy_rules.rules);
-        let room = &mut left[HEADER_BYTES..];
-        let Some(kept) = filter_records(map, records, &header, rules, is_kept, room) else {
+        let Some(kept) = choose_records(map, records, &header, rules, is_kept) else {
             break;
         };
         if kept.count == 0 && may_have_to_stay(copy_rules, last_offset(batch)) {
             break;
         }
-        copied.records_read += header.count;
-        copied.records_kept += kept.count;
-        copied.position += batch.len();
         if kept.count > 0 {
-            let written = write_batch(batch, &kept, left);
+            let Some(written) = write_batch(batch, &header, &kept, is_kept, left) else {
+                break;
+            };
             copied.note_point(copy_rules, &out[copied.written..][..written]);
             copied.written += written;
         }
+        copied.records_read += header.count;
+        copied.records_kept += kept.count;
+        copied.position += batch.len();
     }
     copied
 }
 
-/// Write a batch around the records that were kept; return its size.
-fn write_batch(batch: &[u8], kept: &Kept, out: &mut [u8]) -> usize {
+/// Write what stays of a batch; return its size, None if Python has to handle the batch.
+fn write_batch(
+    batch: &[u8],
+    header: &Batch,
+    kept: &Kept,
+    is_kept: &[bool],
+    out: &mut [u8],
+) -> Option<usize> {
     if kept.is_unchanged {
         out[..batch.len()].copy_from_slice(batch);
-        return batch.len();
+        return Some(batch.len());
     }
-    let size = HEADER_BYTES + kept.bytes;
+    let (records, room) = (&batch[HEADER_BYTES..], &mut out[HEADER_BYTES..]);
+    let size = HEADER_BYTES + write_records(records, header, kept, is_kept, room)?;
     let out = &mut out[..size];
     out[..HEADER_BYTES].copy_from_slice(&batch[..HEADER_BYTES]);
     put(
@@ -187,7 +197,7 @@ fn write_batch(batch: &[u8], kept: &Kept, out: &mut [u8]) -> usize {
     put(out, RECORD_COUNT_AT, &(kept.count as i32).to_be_bytes());
     let crc = computed_crc(out);
     put(out, CRC_AT, &crc.to_be_bytes());
-    size
+    Some(size)
 }
 
 fn put(out: &mut [u8], at: usize, bytes: &[u8]) {

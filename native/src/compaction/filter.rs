@@ -34,8 +34,8 @@ pub struct Kept {
     pub sets_horizon: bool,
     pub base_timestamp: i64,
     pub max_timestamp: i64,
-    /// What was written: nothing if all records stay, or none.
-    pub bytes: usize,
+    /// The most that `write_records` writes: nothing if all records stay, or none.
+    pub max_bytes: usize,
 }
 
 /// Note the keys of a batch's records, from `first_offset` on.
@@ -77,23 +77,21 @@ pub fn map_records(
     data.is_empty()
 }
 
-/// Write the records that stay to `out`, if some go or the batch gets a delete horizon.
+/// Choose the records that stay, and fill `is_kept`.
 ///
-/// Return None if the records do not parse, have a time that no batch can hold, or do not fit.
-/// `is_kept` is memory for the answers about the records.
-pub fn filter_records(
+/// Return None if the records do not parse, or have a time that no batch can hold.
+pub fn choose_records(
     map: &KeyMap,
     data: &[u8],
     batch: &Batch,
     rules: &Rules,
     is_kept: &mut Vec<bool>,
-    out: &mut [u8],
 ) -> Option<Kept> {
     if !is_base_offset(batch.base_offset) {
         return None;
     }
-    let (mut kept, tombstones) = choose_records(map, data, batch, rules, is_kept)?;
-    kept.sets_horizon = tombstones && !batch.has_horizon;
+    let (mut kept, has_tombstone) = walk_records(map, data, batch, rules, is_kept)?;
+    kept.sets_horizon = has_tombstone && !batch.has_horizon;
     kept.is_unchanged = kept.count == batch.count && !kept.sets_horizon;
     if kept.count == 0 || kept.is_unchanged {
         return Some(kept);
@@ -106,15 +104,12 @@ pub fn filter_records(
     } else if batch.has_horizon {
         kept.base_timestamp = batch.base_timestamp;
     }
-    if data.len() + kept.count * MAX_RECORD_GROWTH > out.len() {
-        return None;
-    }
-    kept.bytes = write_records(data, batch, kept.base_timestamp, is_kept, out)?;
+    kept.max_bytes = data.len() + kept.count * MAX_RECORD_GROWTH;
     Some(kept)
 }
 
 /// Fill `is_kept`; return what is kept, and whether there is a tombstone among it.
-fn choose_records(
+fn walk_records(
     map: &KeyMap,
     mut data: &[u8],
     batch: &Batch,
@@ -128,7 +123,7 @@ fn choose_records(
         sets_horizon: false,
         base_timestamp: -1,
         max_timestamp: -1,
-        bytes: 0,
+        max_bytes: 0,
     };
     is_kept.clear();
     while is_kept.len() < batch.count {
@@ -177,10 +172,12 @@ fn stays(map: &KeyMap, batch: &Batch, rules: &Rules, record: &Record, hash: Hash
 }
 
 /// Write the records that stay, with timestamps from a new base; return the count of bytes.
-fn write_records(
+///
+/// `out` has room for `kept.max_bytes`. Return None if a time is too far from the new base.
+pub fn write_records(
     mut data: &[u8],
     batch: &Batch,
-    new_base_timestamp: i64,
+    kept: &Kept,
     is_kept: &[bool],
     out: &mut [u8],
 ) -> Option<usize> {
@@ -194,7 +191,7 @@ fn write_records(
             true => batch.max_timestamp,
             false => batch.base_timestamp.checked_add(record.timestamp_delta)?,
         };
-        let delta = timestamp.checked_sub(new_base_timestamp)?;
+        let delta = timestamp.checked_sub(kept.base_timestamp)?;
         let size = 1 + number_bytes(delta) + record.rest.len();
         end = write_number(out, end, size as i64);
         out[end] = 0; // attributes

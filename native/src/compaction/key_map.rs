@@ -11,8 +11,8 @@ use memmap2::MmapMut;
 pub const SLOT_BYTES: usize = 24;
 /// Slots of so many keys are brought into the cache at the same time.
 pub const GROUP: usize = 16;
-/// A table of fewer huge pages gains nothing from them, and gets its pages at once.
-const MIN_HUGE_BYTES: usize = 8 << 20;
+/// A smaller table takes memory that the process has used before.
+const MIN_MAPPED_BYTES: usize = 8 << 20;
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Hash {
@@ -21,7 +21,7 @@ pub struct Hash {
 }
 
 pub struct KeyMap {
-    memory: MmapMut,
+    memory: Memory,
     slot_count: usize,
     used: usize,
     secret: (u64, u64),
@@ -31,23 +31,52 @@ pub struct KeyMap {
 #[derive(PartialEq, Eq, Debug)]
 pub struct Full;
 
+/// Zeros. A large map takes huge pages from the system, and uses only those that it writes to.
+enum Memory {
+    Small(Vec<u8>),
+    Large(MmapMut),
+}
+
+impl Memory {
+    fn new(size: usize) -> io::Result<Self> {
+        if size < MIN_MAPPED_BYTES {
+            let mut memory = Vec::new();
+            memory
+                .try_reserve_exact(size)
+                .map_err(|error| io::Error::new(io::ErrorKind::OutOfMemory, error))?;
+            memory.resize(size, 0);
+            return Ok(Self::Small(memory));
+        }
+        let memory = MmapMut::map_anon(size)?;
+        #[cfg(target_os = "linux")]
+        let _ = memory.advise(memmap2::Advice::HugePage); // only faster: an error does no harm
+        Ok(Self::Large(memory))
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Small(memory) => memory,
+            Self::Large(memory) => memory,
+        }
+    }
+
+    #[inline(always)]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Small(memory) => memory,
+            Self::Large(memory) => memory,
+        }
+    }
+}
+
 impl KeyMap {
     /// Make a map with at least two slots, one of which is always free.
-    ///
-    /// Memory of a large map that is not written to is not used: the system gives it page by page.
     pub fn new(slot_count: usize, secret: (u64, u64)) -> io::Result<Self> {
         let slot_count = slot_count.max(2);
         let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
         let size = slot_count.checked_mul(SLOT_BYTES).ok_or_else(too_large)?;
-        let memory = MmapMut::map_anon(size)?;
-        #[cfg(target_os = "linux")]
-        {
-            // Both only make it faster: an error does no harm.
-            let _ = memory.advise(match size < MIN_HUGE_BYTES {
-                true => memmap2::Advice::PopulateWrite,
-                false => memmap2::Advice::HugePage,
-            });
-        }
+        let memory = Memory::new(size)?;
         Ok(Self {
             memory,
             slot_count,
@@ -85,7 +114,7 @@ impl KeyMap {
             }
             self.used += 1;
         }
-        let slot = &mut self.memory[index * SLOT_BYTES..][..SLOT_BYTES];
+        let slot = &mut self.memory.bytes_mut()[index * SLOT_BYTES..][..SLOT_BYTES];
         slot[..8].copy_from_slice(&hash.low.to_ne_bytes());
         slot[8..16].copy_from_slice(&hash.high.to_ne_bytes());
         slot[16..].copy_from_slice(&(offset as u64).wrapping_add(1).to_ne_bytes());
@@ -100,7 +129,7 @@ impl KeyMap {
 
     #[inline(always)]
     fn slot(&self, index: usize) -> &[u8; SLOT_BYTES] {
-        let bytes = &self.memory[index * SLOT_BYTES..][..SLOT_BYTES];
+        let bytes = &self.memory.bytes()[index * SLOT_BYTES..][..SLOT_BYTES];
         bytes.try_into().expect("a slice of this length")
     }
 

@@ -1,11 +1,13 @@
 //! The classes that `native_key_map.py` uses.
 
+use std::collections::TryReserveError;
+
 use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::batches::{copy_batches, map_batches, CopyRules, IndexProgress};
-use super::filter::{filter_records, map_records, Batch, Rules, MAX_RECORD_GROWTH};
+use super::filter::{choose_records, map_records, write_records, Batch, Rules};
 use super::key_map::{KeyMap, SLOT_BYTES};
 use crate::buffers::Lent;
 
@@ -79,9 +81,6 @@ impl PyKeyMap {
         let map = self.map()?;
         let (count, base_offset, base_timestamp, max_timestamp, has_append_time, has_horizon) =
             batch;
-        if count > data.len() {
-            return Ok(None);
-        }
         let batch = Batch {
             count,
             base_offset,
@@ -90,18 +89,25 @@ impl PyKeyMap {
             has_append_time,
             has_horizon,
         };
-        let filtered = py.detach(|| {
-            let mut out = vec![0; data.len() + count * MAX_RECORD_GROWTH];
-            let kept = filter_records(
-                map,
-                data,
-                &batch,
-                &to_rules(rules),
-                &mut Vec::new(),
-                &mut out,
-            );
-            kept.map(|kept| (kept, out))
+        let filtered = py.detach(|| -> Result<_, TryReserveError> {
+            let mut is_kept = Vec::new();
+            let Some(kept) = choose_records(map, data, &batch, &to_rules(rules), &mut is_kept)
+            else {
+                return Ok(None);
+            };
+            let mut out = Vec::new();
+            out.try_reserve_exact(kept.max_bytes)?;
+            out.resize(kept.max_bytes, 0);
+            let size = match kept.max_bytes {
+                0 => Some(0),
+                _ => write_records(data, &batch, &kept, &is_kept, &mut out),
+            };
+            Ok(size.map(|size| {
+                out.truncate(size);
+                (kept, out)
+            }))
         });
+        let filtered = filtered.map_err(|error| PyMemoryError::new_err(error.to_string()))?;
         Ok(filtered.map(|(kept, out)| {
             (
                 kept.count,
@@ -109,7 +115,7 @@ impl PyKeyMap {
                 kept.sets_horizon,
                 kept.base_timestamp,
                 kept.max_timestamp,
-                PyBytes::new(py, &out[..kept.bytes]),
+                PyBytes::new(py, &out),
             )
         }))
     }

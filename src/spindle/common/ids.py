@@ -41,6 +41,7 @@ class Endpoint(NamedTuple):
 METADATA_TOPIC = "__cluster_metadata"
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"))
+SHARE_STATE_TOPIC = "__share_group_state"
+INTERNAL_TOPICS = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC))
 METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
 NO_LEADER = -1

@@ -46,6 +46,8 @@ class GroupCoordinatorConfig:
     """`offsets.retention.check.interval.ms`."""
     consumer: "ConsumerGroupConfig" = field(default_factory=lambda: ConsumerGroupConfig())
     """Settings of consumer groups that have none of their own."""
+    share: "ShareGroupConfig" = field(default_factory=lambda: ShareGroupConfig())
+    """Settings of share groups that have none of their own."""
     migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     """`group.consumer.migration.policy`."""
     serves_consumer_groups: bool = True
@@ -87,6 +89,47 @@ class ConsumerGroupConfig:
         session_ms = int(own.get("consumer.session.timeout.ms", self.session_timeout_ms))
         heartbeat_ms = int(own.get("consumer.heartbeat.interval.ms", self.heartbeat_interval_ms))
         interval_ms = int(own.get("consumer.assignment.interval.ms", self.assignment_interval_ms))
+        return replace(
+            self,
+            session_timeout_ms=_within(session_ms, self.session_timeout_limits_ms),
+            heartbeat_interval_ms=_within(heartbeat_ms, self.heartbeat_interval_limits_ms),
+            assignment_interval_ms=_within(interval_ms, self.assignment_interval_limits_ms),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupConfig:
+    """Settings of the members of one share group (KIP-932)."""
+
+    session_timeout_ms: int = 45_000
+    """`share.session.timeout.ms` of the group, or `group.share.session.timeout.ms`."""
+    heartbeat_interval_ms: int = 5_000
+    """`share.heartbeat.interval.ms` of the group, or `group.share.heartbeat.interval.ms`."""
+    assignment_interval_ms: int = 1_000
+    """`share.assignment.interval.ms` of the group, or `group.share.assignment.interval.ms`: time
+    between two target assignments."""
+    session_timeout_limits_ms: tuple[int, int] = (45_000, 60_000)
+    """`group.share.min.session.timeout.ms` and `group.share.max.session.timeout.ms`."""
+    heartbeat_interval_limits_ms: tuple[int, int] = (5_000, 15_000)
+    """`group.share.min.heartbeat.interval.ms` and `group.share.max.heartbeat.interval.ms`."""
+    assignment_interval_limits_ms: tuple[int, int] = (0, 15_000)
+    """`group.share.min.assignment.interval.ms` and `group.share.max.assignment.interval.ms`."""
+    max_size: int = 200
+    """`group.share.max.size`: maximum number of members."""
+
+    def with_assignment_interval(self, interval_ms: int) -> "ShareGroupConfig":
+        """Return the settings with another assignment interval; the limits hold for it, too."""
+        interval_ms = _within(interval_ms, self.assignment_interval_limits_ms)
+        return replace(self, assignment_interval_ms=interval_ms)
+
+    def of_group(self, own: Mapping[str, str]) -> "ShareGroupConfig":
+        """Return the settings of a group with dynamic values of its own.
+
+        A value that is outside of the broker's limits by now counts as the limit.
+        """
+        session_ms = int(own.get("share.session.timeout.ms", self.session_timeout_ms))
+        heartbeat_ms = int(own.get("share.heartbeat.interval.ms", self.heartbeat_interval_ms))
+        interval_ms = int(own.get("share.assignment.interval.ms", self.assignment_interval_ms))
         return replace(
             self,
             session_timeout_ms=_within(session_ms, self.session_timeout_limits_ms),

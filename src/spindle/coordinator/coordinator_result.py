@@ -149,8 +149,8 @@ class TimerKey(NamedTuple):
     rebalance ends. `sync`: members that have not sent SyncGroup are removed. `consumer_session`:
     the session of a consumer group's member times out. `revocation`: such a member has not given up
     partitions in time. `consumer_join`, `consumer_sync`: a classic member of a consumer group has
-    not sent JoinGroup or SyncGroup in time. `expiration`: expired offsets and empty groups of the
-    shard are deleted.
+    not sent JoinGroup or SyncGroup in time. `share_session`: the session of a share group's member
+    times out. `expiration`: expired offsets and empty groups of the shard are deleted.
     """
 
     kind: Literal[
@@ -161,6 +161,7 @@ class TimerKey(NamedTuple):
         "revocation",
         "consumer_join",
         "consumer_sync",
+        "share_session",
         "expiration",
     ]
     group_id: str = ""

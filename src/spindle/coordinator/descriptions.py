@@ -7,6 +7,7 @@ from spindle.common.errors import ErrorCode
 from spindle.coordinator.classic.classic_group import ClassicGroup, GroupState
 from spindle.coordinator.consumer.descriptions import CONSUMER_TYPE, listed
 from spindle.coordinator.group_table import GroupTable
+from spindle.coordinator.share.descriptions import SHARE_TYPE, listed_share_group
 from spindle.protocol import versions
 from spindle.protocol.messages.describe_groups import DescribeGroupsResponse
 from spindle.protocol.messages.list_groups import ListGroupsResponse
@@ -29,7 +30,8 @@ def describe_group(groups: GroupTable, group_id: str, api_version: int) -> Descr
         missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
         if api_version >= versions.DESCRIBE_GROUPS_GROUP_ID_NOT_FOUND:
             missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            reason = "is not a classic group" if group_id in groups.consumer else "not found"
+            is_other = group_id in groups.consumer or group_id in groups.share
+            reason = "is not a classic group" if is_other else "not found"
             missing.error_message = f"Group {group_id} {reason}."
         return missing
     name = group.protocol_name if group.state is GroupState.STABLE else None
@@ -72,6 +74,12 @@ def list_groups(
         matching += [
             listed(group)
             for group in groups.consumer.values()
+            if not states or group.state.value.lower() in states
+        ]
+    if not types or SHARE_TYPE in types:
+        matching += [
+            listed_share_group(group)
+            for group in groups.share.values()
             if not states or group.state.value.lower() in states
         ]
     return matching

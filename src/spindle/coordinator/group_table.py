@@ -2,11 +2,18 @@
 
 from collections.abc import Callable, Iterator
 
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.coordinator.classic.classic_group import ClassicGroup
-from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
+from spindle.coordinator.config import (
+    ConsumerGroupConfig,
+    GroupCoordinatorConfig,
+    ShareGroupConfig,
+)
 from spindle.coordinator.consumer.consumer_group import ConsumerGroup
 from spindle.coordinator.consumer.records import ConsumerGroupRecord, RecordKind
 from spindle.coordinator.consumer.subscriptions import TopicsView
+from spindle.coordinator.share.group_records import ShareGroupRecord, ShareRecordKind
+from spindle.coordinator.share.share_group import ShareGroup
 from spindle.metadata.topics import EMPTY_TOPICS
 
 
@@ -19,21 +26,34 @@ class GroupTable:
     Attributes:
         config: settings of all groups.
         config_of: returns the settings that a consumer group has now.
+        share_config_of: returns the settings that a share group has now.
         consumer: groups of the consumer protocol (KIP-848) by id.
+        share: share groups (KIP-932) by id.
         view: the topics of the latest request, for the timers that fire after it.
     """
 
-    __slots__ = ("_groups", "config", "config_of", "consumer", "view")
+    __slots__ = (
+        "_groups",
+        "config",
+        "config_of",
+        "consumer",
+        "share",
+        "share_config_of",
+        "view",
+    )
 
     def __init__(
         self,
         config: GroupCoordinatorConfig,
         config_of: Callable[[str], ConsumerGroupConfig] | None = None,
+        share_config_of: Callable[[str], ShareGroupConfig] | None = None,
     ) -> None:
-        """Create an empty table; without `config_of` all groups have the settings of `config`."""
+        """Create an empty table; without functions all groups have the settings of `config`."""
         self.config = config
         self.config_of = config_of or (lambda _: config.consumer)
+        self.share_config_of = share_config_of or (lambda _: config.share)
         self.consumer: dict[str, ConsumerGroup] = {}
+        self.share: dict[str, ShareGroup] = {}
         self.view = TopicsView(EMPTY_TOPICS, -1)
         self._groups: dict[str, ClassicGroup] = {}
 
@@ -44,6 +64,13 @@ class GroupTable:
         """Return True if the group's members, classic ones too, belong to a consumer group."""
         group = self.consumer.get(group_id)
         return group is not None and bool(group.members) and group_id not in self._groups
+
+    def check_has_offsets(self, group_id: str) -> None:
+        """Raise ApiError GROUP_ID_NOT_FOUND for a share group, which commits no offsets."""
+        if group_id in self.share:
+            raise ApiError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
+            )
 
     def create(self, group_id: str, now_ms: int | None) -> ClassicGroup:
         """Create an Empty group; there must be none with that id."""
@@ -76,8 +103,21 @@ class GroupTable:
                 del self._groups[record.group_id]
         group.replay(record)
 
+    def replay_share(self, record: ShareGroupRecord) -> None:
+        """Apply a record of a share group; the first one creates the group."""
+        group = self.share.get(record.group_id)
+        if record.value is None:
+            if group is None:
+                return
+            if record.kind is ShareRecordKind.GROUP:
+                del self.share[record.group_id]
+                return
+        elif group is None:
+            group = self.share[record.group_id] = ShareGroup(record.group_id)
+        group.replay(record)
+
     def __iter__(self) -> Iterator[ClassicGroup]:
         return iter(list(self._groups.values()))
 
     def __len__(self) -> int:
-        return len(self._groups) + len(self.consumer)
+        return len(self._groups) + len(self.consumer) + len(self.share)

@@ -160,6 +160,7 @@ class OffsetRequests:
                 ],
             )
             return
+        self._groups.check_has_offsets(message.group_id)
         if group is None:
             # Without a generation the caller assigns partitions itself; the record of its first
             # offset creates the group.

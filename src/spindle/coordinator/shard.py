@@ -1,7 +1,8 @@
 """The coordinator of one partition of `__consumer_offsets`: the entry to this package.
 
 Requests go to the parts of a shard: `members` decides on JoinGroup, SyncGroup, Heartbeat and
-LeaveGroup, `consumers` on ConsumerGroupHeartbeat, `offset_requests` on offsets and deletions.
+LeaveGroup, `consumers` on ConsumerGroupHeartbeat, `share` on ShareGroupHeartbeat, `offset_requests`
+on offsets and deletions.
 Durable state comes from records: `replay` takes them while the log is loaded, `committed` takes the
 shard's own records after each append, in order. Rebalances are soft state that is ahead of the log:
 the committed record of a group that is in memory does not change it; the record is for the next
@@ -9,7 +10,8 @@ coordinator.
 
 Operations marked *exclusive* decide on durable state. The driver runs them only while no append is
 running, and decides nothing else until their records are committed. The operations of consumer
-groups (KIP-848) are exclusive, so a consumer group has no soft state that is ahead of the log.
+groups (KIP-848) and share groups are exclusive, so these have no soft state that is ahead of the
+log.
 Members that only take their own steps to the target assignment share appends: each step depends on
 durable state alone.
 """
@@ -25,7 +27,11 @@ from spindle.coordinator.classic.group_record import group_of
 from spindle.coordinator.classic.rebalance import ClassicRebalance, answer_parked, keep_alive
 from spindle.coordinator.classic.requests import ClassicGroupRequests
 from spindle.coordinator.classic.static_rejoin import finish_static_rejoin
-from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
+from spindle.coordinator.config import (
+    ConsumerGroupConfig,
+    GroupCoordinatorConfig,
+    ShareGroupConfig,
+)
 from spindle.coordinator.consumer.classic_members import ClassicMembers
 from spindle.coordinator.consumer.coordinator import CONSUMER_TIMERS, ConsumerGroups
 from spindle.coordinator.consumer.records import ConsumerGroupRecord
@@ -50,12 +56,14 @@ from spindle.coordinator.records import (
     encode_record,
     parse_record,
 )
+from spindle.coordinator.share.group_records import ShareGroupRecord
+from spindle.coordinator.share.heartbeat import ShareGroups
 from spindle.protocol.records.batch import NO_PRODUCER_ID
 
 GROUP_RECORDS: Final[ShardRecordFormat[CoordinatorRecord]] = ShardRecordFormat(
     encode_record, parse_record, base_sequence=0
 )
-_EXCLUSIVE_TIMERS: Final = frozenset({"expiration", *CONSUMER_TIMERS})
+_EXCLUSIVE_TIMERS: Final = frozenset({"expiration", "share_session", *CONSUMER_TIMERS})
 
 
 class GroupShard:
@@ -68,6 +76,7 @@ class GroupShard:
         "groups",
         "offset_requests",
         "offsets",
+        "share",
     )
 
     def __init__(
@@ -75,6 +84,7 @@ class GroupShard:
         config: GroupCoordinatorConfig,
         new_uuid: UuidSource,
         config_of: Callable[[str], ConsumerGroupConfig] | None = None,
+        share_config_of: Callable[[str], ShareGroupConfig] | None = None,
     ) -> None:
         """Create an empty shard.
 
@@ -82,11 +92,13 @@ class GroupShard:
             new_uuid: returns the random part of a member id.
             config_of: returns the settings that a consumer group has now; None if all groups have
                 those of `config`.
+            share_config_of: the same for share groups.
         """
-        self.groups = GroupTable(config, config_of)
+        self.groups = GroupTable(config, config_of, share_config_of)
         self.offsets = OffsetStore()
         self.offset_requests = OffsetRequests(self.groups, self.offsets)
         self.consumers = ConsumerGroups(self.groups, lambda: uuid_text(new_uuid()))
+        self.share = ShareGroups(self.groups)
         self._classic = ClassicGroupRequests(self.groups, lambda: uuid_hex_text(new_uuid()))
         self._classic_members = ClassicMembers(self.groups, lambda: uuid_text(new_uuid()))
 
@@ -107,6 +119,8 @@ class GroupShard:
             self.offset_requests.start_expiration_timer(out)
         elif key.kind in CONSUMER_TIMERS:
             self.consumers.on_timer(key, out)
+        elif key.kind == "share_session":
+            self.share.on_timer(key, out)
         elif key.kind == "heartbeat":
             self._classic.expire_session(key.group_id, key.member_id, out)
         elif (group := self.groups.get(key.group_id)) is not None:
@@ -131,6 +145,8 @@ class GroupShard:
                 self.groups.put(group_of(record))
         elif isinstance(record, ConsumerGroupRecord):
             self.groups.replay_consumer(record)
+        elif isinstance(record, ShareGroupRecord):
+            self.groups.replay_share(record)
         else:
             self._replay_offset(*record, producer_id)
 
@@ -167,6 +183,7 @@ class GroupShard:
         for group in self.groups:
             self._begin(group, out)
         self.consumers.loaded(out)
+        self.share.loaded(out)
         self.offset_requests.start_expiration_timer(out)
 
     def _begin(self, group: ClassicGroup, out: GroupResult) -> None:
@@ -204,6 +221,8 @@ class GroupShard:
                 self._replay_offset(group_id, partition, committed, producer_id)
             elif isinstance(record, ConsumerGroupRecord):
                 self.groups.replay_consumer(record)
+            elif isinstance(record, ShareGroupRecord):
+                self.groups.replay_share(record)
             else:
                 self._committed_group(record, out)
 
@@ -259,4 +278,6 @@ class GroupShard:
             group.check()
         for consumer_group in self.groups.consumer.values():
             consumer_group.check()
+        for share_group in self.groups.share.values():
+            share_group.check()
         self.offsets.check()

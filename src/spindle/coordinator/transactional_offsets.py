@@ -51,6 +51,7 @@ def _check(groups: GroupTable, request: TxnOffsetCommitRequest, version: int) ->
     knows_group_errors = version >= _GROUP_ERRORS_FROM_VERSION
     group = groups.get(request.group_id)
     consumer_group = groups.consumer.get(request.group_id)
+    groups.check_has_offsets(request.group_id)
     if group is not None:
         group.check_offset_commit(
             request.member_id,

@@ -6,7 +6,7 @@ mean that the directory is lost until the next start; the caller then calls `clo
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from spindle.common.errors import CorruptLog
@@ -14,18 +14,15 @@ from spindle.common.ids import OffsetAndEpoch, TopicPartition
 from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, UuidSource
 from spindle.disks.deleted_log import DeletedLog, bytes_of_segments, end_of_log
+from spindle.disks.offset_checkpoints import OffsetCheckpoints
 from spindle.disks.pending_epoch_checkpoints import PendingEpochCheckpoints
 from spindle.log.errors import DuplicateLogDirectories, UnexpectedDirectory
 from spindle.log.flushing import FlushTask
 from spindle.log.formats.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
-    LISTING_ALL_LOGS,
     LOG_STARTS,
-    OFFSET_CHECKPOINTS,
     RECOVERY_POINTS,
-    read_or_renew,
-    write_offset_checkpoint,
 )
 from spindle.log.formats.clean_shutdown import remove_clean_shutdown, write_clean_shutdown
 from spindle.log.formats.names import (
@@ -79,17 +76,15 @@ class DirectoryStore:
 
     __slots__ = (
         "_aside",
+        "_checkpoints",
         "_cleaner_offsets",
         "_is_loaded",
-        "_kept_offsets",
         "_owners_of_entries",
         "_removed_later",
         "_seen_flush_requests",
-        "_stored",
         "checkpoints_name_strays",
         "deleted_at_start",
         "future_logs",
-        "has_lost_checkpoints",
         "lacks_checkpoints",
         "logs",
         "missing_at_start",
@@ -111,8 +106,7 @@ class DirectoryStore:
         self._aside: dict[TopicPartition, Log] = {}
         self.new_epochs = PendingEpochCheckpoints()
         self._cleaner_offsets: dict[TopicPartition, int] = {}
-        self._stored: dict[str, Mapping[TopicPartition, int]] = {}
-        self._kept_offsets: dict[TopicPartition, Mapping[str, int]] = {}
+        self._checkpoints = OffsetCheckpoints(file_system, path)
         self._removed_later: dict[str, TopicPartition] = {}
         self._is_loaded = False
         self.checkpoints_name_strays = False
@@ -127,7 +121,14 @@ class DirectoryStore:
         self.lacks_checkpoints = False
         """True if `load` found a checkpoint empty that lists all logs, until `settle_missing`: then
         nothing shows which logs are missing. Other threads may ask as well."""
-        self.has_lost_checkpoints = False
+
+    @property
+    def has_lost_checkpoints(self) -> bool:
+        """True if a checkpoint that lists all logs was lost, until all logs are known to be here.
+
+        Other threads may ask as well.
+        """
+        return self._checkpoints.are_lost
 
     # Loading.
 
@@ -154,11 +155,9 @@ class DirectoryStore:
         files = self.storage.file_system
         partition_directories = self._partition_directories()
         was_clean = remove_clean_shutdown(files, self.path)
-        self._create_checkpoints()
-        self._read(RECOVERY_POINTS)
-        self._read(LOG_STARTS)
-        self._read(HIGH_WATERMARKS)
-        self._cleaner_offsets = self._read(CLEANER_OFFSETS).copy()
+        self._checkpoints.load()
+        self.lacks_checkpoints = self._checkpoints.are_lost
+        self._cleaner_offsets = dict(self._checkpoints.stored(CLEANER_OFFSETS))
         to_load = [entry for entry in partition_directories if entry[1].kind is not LogKind.DELETED]
         self.deleted_at_start = [
             DeletedLog(
@@ -170,7 +169,6 @@ class DirectoryStore:
             for name, parsed in partition_directories
             if parsed.kind is LogKind.DELETED
         ]
-        self._look_for_lost_checkpoints()
         present = [parsed for _, parsed in partition_directories]
         self._keep_offsets_of_deleted(present)
         self._find_missing(present)
@@ -202,21 +200,13 @@ class DirectoryStore:
         """
         if name.kind is LogKind.STRAY:
             return 0
-        return self._stored[checkpoint].get(name.topic_partition, 0)
-
-    def _keep_offsets(self, where: TopicPartition) -> None:
-        """Keep the checkpoint entries of a `-delete` directory until it is removed or restored."""
-        self._kept_offsets[where] = {
-            checkpoint: self._stored[checkpoint][where]
-            for checkpoint in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
-            if where in self._stored[checkpoint]
-        }
+        return self._checkpoints.stored(checkpoint).get(name.topic_partition, 0)
 
     def _keep_offsets_of_deleted(self, present: Iterable[PartitionDirectoryName]) -> None:
         counts = Counter(name.topic_partition for name in present)
         for deleted in self.deleted_at_start:
             if counts[deleted.topic_partition] == 1:  # the checkpoints know no topic ids
-                self._keep_offsets(deleted.topic_partition)
+                self._checkpoints.keep(deleted.topic_partition)
 
     def _find_missing(self, present: Iterable[PartitionDirectoryName]) -> None:
         """Find the logs that had records and are missing; keep their checkpoint entries.
@@ -224,22 +214,19 @@ class DirectoryStore:
         The next checkpoint would drop the entries, and a later start would have no evidence. An
         entry beside a `-delete` directory of its name may be of that one.
         """
-        offsets: dict[TopicPartition, int] = {}
-        for checkpoint in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS):
-            for where, offset in self._stored[checkpoint].items():
-                offsets[where] = max(offset, offsets.get(where, 0))
+        had_records = self._checkpoints.with_records()
         passed_over = (LogKind.STRAY, LogKind.DELETED)
         here = {name.topic_partition for name in present if name.kind not in passed_over}
-        missing = {where for where, offset in offsets.items() if offset > 0} - here
+        missing = had_records.keys() - here
         for deleted in self.deleted_at_start:
             if (where := deleted.topic_partition) in missing:
                 end = self.end_of_deleted(deleted)
-                may_be_its_own = end is not None and end.offset >= offsets[where]
+                may_be_its_own = end is not None and end.offset >= had_records[where]
                 owners = self._owners_of_entries.setdefault(where, set())
                 owners.update({deleted.topic_id} if may_be_its_own else ())
         self.missing_at_start = missing.difference(self._owners_of_entries)
         for where in missing:
-            self._keep_offsets(where)
+            self._checkpoints.keep(where)
 
     def has_records_missing(self, where: TopicPartition, topic_id: Uuid) -> bool:
         """Return True if checkpoints show records of a log that `load` did not find here."""
@@ -273,12 +260,12 @@ class DirectoryStore:
         for where in self.unexplained_entries.difference(needed, undecided):
             self.missing_at_start.discard(where)
             if not self._owners_of_entries.pop(where, None):
-                self._kept_offsets.pop(where, None)
+                self._checkpoints.forget(where)
         self.missing_at_start.update(needed)
         self.lacks_checkpoints = False
         if self.has_lost_checkpoints and not needed:
             # At once: after a kill, empty checkpoints would show nothing again.
-            self.has_lost_checkpoints = False
+            self._checkpoints.are_lost = False
             self.checkpoint_recovery_points()
             self.checkpoint_high_watermarks()
 
@@ -302,25 +289,6 @@ class DirectoryStore:
             except ValueError as error:
                 raise UnexpectedDirectory(path, str(error)) from error
         return partition_directories
-
-    def _create_checkpoints(self) -> None:
-        files = self.storage.file_system
-        for name in OFFSET_CHECKPOINTS:
-            if not files.exists(path := f"{self.path}/{name}"):
-                files.open(path, create=True).close()
-
-    def _look_for_lost_checkpoints(self) -> None:
-        files = self.storage.file_system
-        sizes = {name: files.size(f"{self.path}/{name}") for name in LISTING_ALL_LOGS}
-        self.lacks_checkpoints = self.has_lost_checkpoints = not all(sizes.values())
-        if self.has_lost_checkpoints and sizes[HIGH_WATERMARKS]:
-            # The recovery points are written soon. This file then shows the loss to a later start.
-            files.write_atomically(f"{self.path}/{HIGH_WATERMARKS}", b"")
-
-    def _read(self, checkpoint: str) -> dict[TopicPartition, int]:
-        offsets = read_or_renew(self.storage.file_system, f"{self.path}/{checkpoint}")
-        self._stored[checkpoint] = offsets
-        return offsets
 
     def _add(self, log: Log, kind: LogKind) -> None:
         logs = {
@@ -382,20 +350,18 @@ class DirectoryStore:
     def _forget_predecessor(self, topic_partition: TopicPartition) -> None:
         """Remove an earlier log of this name from the checkpoints, which know no topic ids."""
         self._cleaner_offsets.pop(topic_partition, None)
-        self._kept_offsets.pop(topic_partition, None)
+        self._checkpoints.forget(topic_partition)
         self.missing_at_start.discard(topic_partition)
         self._owners_of_entries.pop(topic_partition, None)
-        self.has_lost_checkpoints = self.has_lost_checkpoints and (
-            self.lacks_checkpoints or bool(self.missing_at_start)
-        )
+        self._checkpoints.are_lost &= self.lacks_checkpoints or bool(self.missing_at_start)
         self._aside.pop(topic_partition, None)
         for checkpoint, write in (
             (RECOVERY_POINTS, self.checkpoint_recovery_points),
             (LOG_STARTS, self.checkpoint_log_starts),
             (HIGH_WATERMARKS, self.checkpoint_high_watermarks),
-            (CLEANER_OFFSETS, lambda: self._write(CLEANER_OFFSETS, self._cleaner_offsets)),
+            (CLEANER_OFFSETS, self._write_cleaner_offsets),
         ):
-            if topic_partition in self._stored.get(checkpoint, ()):
+            if topic_partition in self._checkpoints.stored(checkpoint):
                 write()
 
     def promote_future(self, topic_partition: TopicPartition) -> Log:
@@ -509,11 +475,12 @@ class DirectoryStore:
             return None
         where = log.topic_partition
         if where not in self.logs and where not in self.future_logs:
-            self._kept_offsets[where] = {
+            offsets = {
                 RECOVERY_POINTS: log.recovery_point_to_store,
                 LOG_STARTS: log.log_start_offset,
                 HIGH_WATERMARKS: log.high_watermark,
             }
+            self._checkpoints.keep(where, offsets)
             self.checkpoint_recovery_points()
             self.checkpoint_log_starts()
             self.checkpoint_high_watermarks()
@@ -564,7 +531,7 @@ class DirectoryStore:
         """
         if where in self.logs:
             raise DuplicateLogDirectories(f"{where} has a current log in {self.path}")
-        kept = self._kept_offsets.get(where, {})
+        kept = self._checkpoints.kept(where)
         log = load_log(
             self.storage,
             deleted.name,
@@ -578,7 +545,7 @@ class DirectoryStore:
         log.update_high_watermark(kept.get(HIGH_WATERMARKS, 0))
         log.rename(current_directory(where))
         self.deleted_at_start.remove(deleted)
-        self._kept_offsets.pop(where, None)
+        self._checkpoints.forget(where)
         self.logs[where] = log
         return log
 
@@ -651,7 +618,7 @@ class DirectoryStore:
                 if not self.storage.is_removed_later(path):
                     del self._removed_later[path]
                     if where not in self.missing_at_start:
-                        self._kept_offsets.pop(where, None)
+                        self._checkpoints.forget(where)
         return count
 
     def capacity(self) -> tuple[int, int]:
@@ -686,11 +653,11 @@ class DirectoryStore:
     def checkpoint_recovery_points(self) -> None:
         """Write the offset from which each log would have to be recovered."""
         offsets = {log.topic_partition: log.recovery_point_to_store for log in self._checkpointed()}
-        self._write(RECOVERY_POINTS, offsets)
+        self._checkpoints.write(RECOVERY_POINTS, offsets)
 
     def checkpoint_recovery_point(self, log: Log) -> None:
         """Write the recovery points, unless that of this log is stored already."""
-        stored = self._stored.get(RECOVERY_POINTS, {}).get(log.topic_partition)
+        stored = self._checkpoints.stored(RECOVERY_POINTS).get(log.topic_partition)
         if stored != log.recovery_point_to_store:
             self.checkpoint_recovery_points()
 
@@ -701,12 +668,12 @@ class DirectoryStore:
             for log in self._checkpointed()
             if log.log_start_offset > log.segments.first.base_offset
         }
-        self._write(LOG_STARTS, starts)
+        self._checkpoints.write(LOG_STARTS, starts)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermark of each log."""
         offsets = {log.topic_partition: log.high_watermark for log in self._checkpointed()}
-        self._write(HIGH_WATERMARKS, offsets)
+        self._checkpoints.write(HIGH_WATERMARKS, offsets)
 
     def note_truncated(self, logs: Sequence[Log]) -> None:
         """Lower the checkpoints of logs that were truncated.
@@ -720,7 +687,7 @@ class DirectoryStore:
                 self.set_cleaner_offset(log.topic_partition, log.log_end_offset)
         self.checkpoint_recovery_points()
         self.checkpoint_high_watermarks()
-        starts = self._stored.get(LOG_STARTS, {})
+        starts = self._checkpoints.stored(LOG_STARTS)
         if any(starts.get(log.topic_partition, 0) > log.log_start_offset for log in logs):
             # A start would delete what is appended below the former log start.
             self.checkpoint_log_starts()
@@ -735,17 +702,10 @@ class DirectoryStore:
             self._cleaner_offsets.pop(topic_partition, None)
         else:
             self._cleaner_offsets[topic_partition] = offset
-        self._write(CLEANER_OFFSETS, self._cleaner_offsets)
+        self._write_cleaner_offsets()
 
-    def _write(self, checkpoint: str, offsets: dict[TopicPartition, int]) -> None:
-        path = f"{self.path}/{checkpoint}"
-        if checkpoint == HIGH_WATERMARKS and self.has_lost_checkpoints:
-            return
-        for where, kept in self._kept_offsets.items():
-            if checkpoint in kept:
-                offsets.setdefault(where, kept[checkpoint])
-        write_offset_checkpoint(self.storage.file_system, path, offsets)
-        self._stored[checkpoint] = dict(offsets)
+    def _write_cleaner_offsets(self) -> None:
+        self._checkpoints.write(CLEANER_OFFSETS, self._cleaner_offsets)
 
     # The end.
 
@@ -775,5 +735,5 @@ class DirectoryStore:
         self.deleted_at_start.clear()
         self.missing_at_start.clear()
         self._owners_of_entries.clear()
-        self.lacks_checkpoints = self.has_lost_checkpoints = False
+        self.lacks_checkpoints = self._checkpoints.are_lost = False
         self.storage.handles.abandon()

@@ -123,6 +123,8 @@ def _cluster_properties(nodes: int) -> dict[str, str]:
         "offsets.topic.replication.factor": replicas,
         # The first group waits until all of these partitions exist, and there are few groups here.
         "offsets.topic.num.partitions": str(_OFFSETS_PARTITIONS),
+        "share.coordinator.state.topic.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": in_sync,
         # A first member gets its partitions at once. Members that start together then need one

@@ -136,21 +136,33 @@ class Delivery:
 
     # ------------------------------------------------------------ delivery
 
-    def deliver(self) -> None:
-        """Deliver the committed batches to all listeners that have everything before them."""
-        end_offset = self.high_watermark
-        if end_offset is None:
-            return
+    def deliver(self, max_bytes: int | None = None) -> bool:
+        """Deliver committed batches to all listeners that have everything before them.
+
+        Args:
+            max_bytes: no batch is added to this many bytes; None delivers all.
+
+        Returns whether there are more.
+        """
         committed: list[CommittedBatch] = []
-        while self._tail and self._tail[0].last_offset < end_offset:
+        size_bytes = 0
+        while self._is_committed_in_memory() and (max_bytes is None or size_bytes < max_bytes):
             committed.append(self._tail.popleft())
+            size_bytes += committed[-1].size_bytes
         if not committed:
-            return
+            return False
         start_offset = self._tail_start
         self._tail_start = committed[-1].last_offset + 1
         for subscription in list(self.subscriptions):
             if subscription.next_offset == start_offset and not subscription.is_loading:
                 self.give(subscription, committed)
+        return self._is_committed_in_memory()
+
+    def _is_committed_in_memory(self) -> bool:
+        end_offset = self.high_watermark
+        return (
+            end_offset is not None and bool(self._tail) and self._tail[0].last_offset < end_offset
+        )
 
     def give(self, subscription: Subscription, batches: list[CommittedBatch]) -> None:
         subscription.next_offset = batches[-1].last_offset + 1
@@ -194,7 +206,9 @@ class Delivery:
             subscription.listener.on_leader_change(leader)
 
 
-_LOAD_BYTES: Final = 1 << 20
+_LOAD_BYTES: Final = 1 << 17
+"""The batches that are read for a listener at a time: some ten milliseconds of replay on the event
+loop."""
 _SNAPSHOT_BATCHES: Final = 8
 """The batches of a snapshot that are read at a time: some ten milliseconds of work. Between them
 the thread does the quorum's other work, such as storing votes and records."""
@@ -271,6 +285,7 @@ class ListenerFeed:
         self._stored_end_offset = log_end_offset
         self._leader = LeaderAndEpoch()
         self._leader_after_offset = 0
+        self._is_delivering = False
         self._is_stopped = False
 
     def stop(self) -> None:
@@ -314,10 +329,30 @@ class ListenerFeed:
     def committed(self, high_watermark: int) -> None:
         """Deliver what is below the new high watermark."""
         self._delivery.high_watermark = high_watermark
-        self._delivery.deliver()
+        if not self._is_delivering:
+            self._deliver_some()
+
+    def _deliver_some(self) -> None:
+        """Deliver a part now and the rest after other work of the event loop."""
+        self._is_delivering = self._delivery.deliver(_LOAD_BYTES)
+        if self._is_delivering:
+            self._call_soon(self._deliver_more)
+
+    def _deliver_more(self) -> None:
+        if self._is_stopped:
+            return
+        try:
+            self._deliver_some()
+        except Exception as fault:  # noqa: BLE001 - the listeners lack a part of the log now
+            self._on_error(fault)
 
     def leader_changed(self, leader: LeaderAndEpoch, after_offset: int) -> None:
-        """Announce a leader to each listener when it has received all below `after_offset`."""
+        """Announce a leader to each listener when it has received all below `after_offset`.
+
+        Before that, everything committed is delivered: a request whose records are committed is
+        answered before its controller learns of a successor.
+        """
+        self._delivery.deliver()
         self._leader = leader
         self._leader_after_offset = after_offset
         self._delivery.leader_changed(leader, after_offset)

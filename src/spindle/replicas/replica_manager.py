@@ -5,18 +5,15 @@ leads, follows and deletes replicas, and reports replicas that are not in the di
 metadata records.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 from spindle.common.errors import ApiError, CorruptLog, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.common.uuids import DIRECTORY_LOST, ZERO_UUID, Uuid, UuidSource, uuid_text
 from spindle.disks.cordons import Cordon
-from spindle.disks.directory_store import NewLog
 from spindle.disks.log_directory import LogDirectory
 from spindle.disks.replica_placement import choose_directory, is_lost_log_needed, missing_from
 from spindle.log.log import Log
@@ -96,7 +93,7 @@ class ReplicaManager:
             self.broker_id,
             self._metadata,
             self.moves,
-            self._has_offline,
+            self.has_offline,
             report_directory,
             settings_of,
             now_ms,
@@ -167,7 +164,7 @@ class ReplicaManager:
         """Return the error for an absent partition; `missing` if the metadata lacks it, too."""
         known = self._metadata.image.topics.by_name.get(topic)
         if known is not None and index in known.partitions:
-            if self.broker_id in known.partitions[index].replicas and self._has_offline():
+            if self.broker_id in known.partitions[index].replicas and self.has_offline():
                 return ErrorCode.KAFKA_STORAGE_ERROR
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return missing
@@ -219,7 +216,8 @@ class ReplicaManager:
         """Call `listener` when this broker begins (True) or ends (False) to lead a partition."""
         self._leader_listeners.append(listener)
 
-    def _has_offline(self) -> bool:
+    def has_offline(self) -> bool:
+        """Return True if a directory is offline."""
         return any(d.is_offline for d in self.directories)
 
     # -- directories that come and go
@@ -416,7 +414,7 @@ class ReplicaManager:
             return False  # a log of this name was that of an earlier topic
         recorded = partition.directory(self.broker_id)
         missing_from_directory = missing_from(where, topic_id, recorded, self.directories)
-        if (self._has_offline() and missing_from_directory is None) or not is_lost_log_needed(
+        if (self.has_offline() and missing_from_directory is None) or not is_lost_log_needed(
             where, topic_id, partition, self.broker_id, self.directories
         ):
             return False
@@ -679,56 +677,7 @@ class ReplicaManager:
         for listener in self._leader_listeners:
             listener(partition, is_leader)
 
-    # -- moves between directories
-
-    async def begin_move(
-        self, partition: Partition, target: LogDirectory, *, needs_assignment: bool
-    ) -> ErrorCode:
-        """Create a future log in another directory and begin to copy (KIP-113).
-
-        While any directory is offline, do not create one: that directory may have the future log.
-        Call it while the replica is busy.
-        """
-        code = self._why_not_to_move(partition, target)
-        if code is not ErrorCode.NONE:
-            return code
-        where = partition.topic_partition
-        new = NewLog(where, partition.topic_id, partition.log.config)
-        with self.moves.about_to_begin(partition, target):
-            creation = asyncio.ensure_future(
-                target.executor.submit(
-                    target.store.create_future, new, self._new_uuid(), self._now_ms()
-                )
-            )
-            try:
-                future = await asyncio.shield(creation)
-            except asyncio.CancelledError:
-                # The client is gone; the disk creates the future log nevertheless.
-                creation.add_done_callback(partial(self._drop_unwanted, target))
-                raise
-            except LogDirectoryFailed as failure:
-                log.error("cannot move %s to %s: %s", where, target.path, failure)
-                return ErrorCode.KAFKA_STORAGE_ERROR
-        # The disk may have taken long: directories may have failed or come and gone since.
-        code = self._why_not_to_move(partition, target)
-        if code is not ErrorCode.NONE:
-            self.moves.drop(target, future)
-            return code
-        self.moves.begin(partition, target, future, needs_assignment=needs_assignment)
-        return ErrorCode.NONE
-
-    def _drop_unwanted(self, target: LogDirectory, creation: asyncio.Future[Log]) -> None:
-        if not creation.cancelled() and creation.exception() is None:
-            self.moves.drop(target, creation.result())
-
-    def _why_not_to_move(self, partition: Partition, target: LogDirectory) -> ErrorCode:
-        if partition.is_deleted:
-            return ErrorCode.REPLICA_NOT_AVAILABLE
-        if target not in self.directories:
-            return ErrorCode.LOG_DIR_NOT_FOUND
-        if self.rebuilds.running(partition.topic_partition) is not None:
-            return ErrorCode.REPLICA_NOT_AVAILABLE
-        return ErrorCode.KAFKA_STORAGE_ERROR if self._has_offline() else ErrorCode.NONE
+    # -- changes of the log
 
     async def while_held(self, partition: Partition, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work` while all changes of the replica's log are held back."""

@@ -1,6 +1,6 @@
 """The type of a handler, and the context of a request: its header and its client."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ class RequestContext:
     Attributes:
         socket_owner: the connection, if a directory's thread may use its socket for the response.
         is_token_authenticated: the client has logged in with a delegation token (KIP-48).
+        when_lost: calls back when the connection is lost; only the last callback of a key.
     """
 
     api_key: int
@@ -29,6 +30,7 @@ class RequestContext:
     client_software_version: str = "unknown"
     socket_owner: SocketOwner | None = None
     is_token_authenticated: bool = False
+    when_lost: Callable[[Hashable, Callable[[], None]], None] | None = None
 
 
 Answered = Message | None

@@ -56,6 +56,21 @@ from spindle.serving.handlers.metadata import metadata
 from spindle.serving.handlers.produce import produce
 from spindle.serving.handlers.rebuild_replicas import rebuild_replicas
 from spindle.serving.handlers.sasl import sasl_authenticate, sasl_handshake
+from spindle.serving.handlers.share_fetch import share_acknowledge, share_fetch
+from spindle.serving.handlers.share_groups import (
+    alter_share_group_offsets,
+    delete_share_group_offsets,
+    describe_share_group_offsets,
+    share_group_describe,
+    share_group_heartbeat,
+)
+from spindle.serving.handlers.share_state import (
+    delete_share_group_state,
+    initialize_share_group_state,
+    read_share_group_state,
+    read_share_group_state_summary,
+    write_share_group_state,
+)
 from spindle.serving.handlers.transactional_offsets import handle_txn_offset_commit
 from spindle.serving.handlers.transactions import (
     handle_add_offsets,
@@ -109,6 +124,18 @@ _LOCAL: Final[dict[int, Any]] = {
     ApiKey.LIST_TRANSACTIONS: handle_list_transactions,
     ApiKey.LIST_CONFIG_RESOURCES: list_config_resources,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
+    ApiKey.SHARE_GROUP_HEARTBEAT: share_group_heartbeat,
+    ApiKey.SHARE_GROUP_DESCRIBE: share_group_describe,
+    ApiKey.SHARE_FETCH: share_fetch,
+    ApiKey.SHARE_ACKNOWLEDGE: share_acknowledge,
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: initialize_share_group_state,
+    ApiKey.READ_SHARE_GROUP_STATE: read_share_group_state,
+    ApiKey.WRITE_SHARE_GROUP_STATE: write_share_group_state,
+    ApiKey.DELETE_SHARE_GROUP_STATE: delete_share_group_state,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: read_share_group_state_summary,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: describe_share_group_offsets,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: alter_share_group_offsets,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: delete_share_group_offsets,
     ApiKey.DESCRIBE_DISKS: describe_disks,
     ApiKey.ALTER_DISKS: alter_disks,
     ApiKey.REBUILD_REPLICAS: rebuild_replicas,
@@ -125,6 +152,8 @@ _REPLICA_APIS: Final[tuple[int, ...]] = (
     ApiKey.ALTER_REPLICA_LOG_DIRS,
     ApiKey.DESCRIBE_LOG_DIRS,
     ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.SHARE_FETCH,
+    ApiKey.SHARE_ACKNOWLEDGE,
     ApiKey.ALTER_DISKS,
     ApiKey.REBUILD_REPLICAS,
 )
@@ -141,6 +170,8 @@ _COORDINATOR_TOPICS: Final[dict[int, str]] = {
     ApiKey.DELETE_GROUPS: OFFSETS_TOPIC,
     ApiKey.OFFSET_DELETE: OFFSETS_TOPIC,
     ApiKey.TXN_OFFSET_COMMIT: OFFSETS_TOPIC,
+    ApiKey.SHARE_GROUP_HEARTBEAT: OFFSETS_TOPIC,
+    ApiKey.SHARE_GROUP_DESCRIBE: OFFSETS_TOPIC,
     ApiKey.ADD_PARTITIONS_TO_TXN: TRANSACTIONS_TOPIC,
     ApiKey.ADD_OFFSETS_TO_TXN: TRANSACTIONS_TOPIC,
     ApiKey.END_TXN: TRANSACTIONS_TOPIC,

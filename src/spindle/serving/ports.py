@@ -1,10 +1,10 @@
 """Ports through which handlers use the runtime, which implements them over asyncio."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 from spindle.common.errors import ErrorCode
-from spindle.common.ids import TopicPartition
+from spindle.common.ids import TopicIdPartition, TopicPartition
 from spindle.config.node_config import NodeConfig
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.message import Message
@@ -65,6 +65,11 @@ class TransactionVerification(Protocol):
         """
         ...
 
+
+LatestOffsets: TypeAlias = Callable[
+    [Sequence[TopicIdPartition]], Awaitable[Mapping[TopicIdPartition, int]]
+]
+"""Asks the leaders of partitions for their high watermarks; returns those that are known."""
 
 CATCH_UP_S: Final = 5.0
 """How long a request waits for replicas that are being created."""

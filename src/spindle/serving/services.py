@@ -9,6 +9,8 @@ from spindle.common.ids import TopicPartition
 from spindle.common.ports import RandomSource
 from spindle.config.node_config import NodeConfig
 from spindle.coordinator.ports import GroupCoordinatorPort
+from spindle.coordinator.share.group_ports import ShareGroupsPort
+from spindle.coordinator.share.ports import ShareStateStore
 from spindle.coordinator.transactions.ports import TransactionCoordinatorPort
 from spindle.disks.alter_disks import AlteredDirectory, DirectoryAction
 from spindle.disks.device_health import DeviceHealth
@@ -19,11 +21,17 @@ from spindle.replicas.replica_manager import ReplicaManager
 from spindle.replication.fetch_session import FetchSessionCache
 from spindle.serving.encoded_topics import EncodedTopics
 from spindle.serving.fetch.fetch_memory import FetchMemory
-from spindle.serving.ports import ControllerChannel, EventLoop, TransactionVerification
+from spindle.serving.ports import (
+    ControllerChannel,
+    EventLoop,
+    LatestOffsets,
+    TransactionVerification,
+)
 from spindle.serving.produce_order import ProduceOrder
 from spindle.serving.producer_ids import ProducerIds
 from spindle.serving.quotas.enforcement import ClientQuotas
 from spindle.serving.quotas.replication import ReplicationQuota
+from spindle.serving.share_ports import SharePartitionsPort
 from spindle.serving.traffic import Traffic
 from spindle.serving.unsupported_feature_log import RefusalLog
 
@@ -47,6 +55,9 @@ class BrokerServices:
         device_health: the health of the devices below directories, by path.
         move_throttle: for moves between directories (KIP-113).
         leader_throttle: for what throttled followers fetch (KIP-73).
+        share: share partitions of the partitions that this broker leads.
+        share_groups: share groups whose coordinator this broker is.
+        share_coordinator: the states of share partitions whose coordinator this broker is.
         is_rack_aware: consumers are sent to replicas in their rack (KIP-392).
     """
 
@@ -75,6 +86,10 @@ class BrokerServices:
     groups: GroupCoordinatorPort
     transactions: TransactionCoordinatorPort
     verification: TransactionVerification
+    share: SharePartitionsPort
+    share_groups: ShareGroupsPort
+    share_coordinator: ShareStateStore
+    latest_offsets: LatestOffsets
     ensure_internal_topic: Callable[[str], Awaitable[None]]
     fetch_memory: FetchMemory
     replica_memory: FetchMemory

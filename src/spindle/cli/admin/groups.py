@@ -361,6 +361,10 @@ def _existing(client: WireClient, name: str) -> GroupDescription:
     else:
         if group.state != _DEAD:
             return group
+    # A broker that knows no types of groups reports none.
+    share_groups = {g.group_id for g in list_all_groups(client) if titled(g.group_type) == "Share"}
+    if name in share_groups:
+        raise CommandFailed(f"group {name!r} is a share group: Kafka's kafka-share-groups shows it")
     raise CommandFailed(_NO_GROUP.format(name))
 
 

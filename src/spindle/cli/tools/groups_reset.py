@@ -36,7 +36,7 @@ _DURATION: Final = re.compile(
     r"([-+]?)P(?:([-+]?\d+)D)?(T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+(?:\.\d{0,9})?)S)?)?",
     re.IGNORECASE,
 )
-_UTILITIES: Final = "org.apache.kafka.tools.OffsetsUtils"
+_RESETTER: Final = "org.apache.kafka.tools.GroupOffsetsResetter"
 Positions = dict[TopicPartition, int]
 
 
@@ -123,8 +123,8 @@ def _within_bounds(client: WireClient, wanted: Positions) -> Positions:
             log_line(
                 "WARN",
                 f"New offset ({offset}) is {relation} offset for topic partition {partition}. "
-                f"Value will be set to {bound}",
-                _UTILITIES,
+                f"Value will be set to {bound}.",
+                _RESETTER,
             )
         positions[partition] = bound
     return positions

@@ -18,7 +18,6 @@ from spindle.config.no_effect import (
     NO_CONNECTION_RATE,
     NO_PURGATORY,
     NO_SETUP_TIMEOUT,
-    NO_SHARE_GROUPS,
 )
 from spindle.config.validators import ListOf, OneOf, Range
 
@@ -76,7 +75,7 @@ NETWORK_KEYS = (
               "Security protocol between brokers where inter.broker.listener.name is not set."),
     ConfigKey("share.fetch.purgatory.purge.interval.requests", INT, 1000, None, READ_ONLY,
               "Number of waiting share fetches after which the answered ones are purged.",
-              no_effect=NO_SHARE_GROUPS),
+              no_effect=NO_PURGATORY),
     ConfigKey("socket.connection.setup.timeout.max.ms", LONG, 30_000, None, READ_ONLY,
               "Longest time limit for setting up a connection, after repeated failures.",
               no_effect=NO_SETUP_TIMEOUT),

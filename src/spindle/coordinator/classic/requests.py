@@ -77,6 +77,10 @@ class ClassicGroupRequests:
         group = self._groups.get(message.group_id)
         is_new_group = group is None
         consumer_group = self._groups.consumer.get(message.group_id)
+        if message.group_id in self._groups.share:
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            out.answer(request.token, join_error(code, member_id))
+            return
         if group is None:
             if member_id:
                 out.answer(request.token, join_error(ErrorCode.UNKNOWN_MEMBER_ID, member_id))

@@ -88,6 +88,9 @@ class ConsumerGroups:
         group = self._groups.consumer.get(group_id)
         if classic is None and group is not None:
             return group
+        if group_id in self._groups.share:
+            reason = f"Group {group_id} is not a consumer group."
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, reason)
         if message.member_epoch != JOINING_EPOCH:
             kind = "Group" if message.member_epoch < JOINING_EPOCH else "Consumer group"
             reason = f"{kind} {group_id} not found."

@@ -12,13 +12,14 @@ what a decision requires. Two modules have the rest:
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from typing import Final
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, UuidSource
+from spindle.disks.directory_store import NewLog
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.log import Log
 from spindle.replicas.partition import Partition
@@ -268,6 +269,13 @@ class Moves:
         moving = [move.partition for move in self if move.target is target]
         beginning = [partition for partition, at in self._beginning.items() if at is target]
         return [partition.topic_partition for partition in moving + beginning]
+
+    def create_future(self, partition: Partition, target: LogDirectory) -> Awaitable[Log]:
+        """Create a future log in a directory; call it inside of `about_to_begin`."""
+        new = NewLog(partition.topic_partition, partition.topic_id, partition.log.config)
+        return target.executor.submit(
+            target.store.create_future, new, self._new_uuid(), self._now_ms()
+        )
 
     @contextmanager
     def about_to_begin(self, partition: Partition, target: LogDirectory) -> Iterator[None]:

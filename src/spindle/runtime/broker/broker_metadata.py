@@ -157,7 +157,7 @@ class BrokerMetadata(MetadataPublisher):
             try:
                 await self._react(publication)
             except Exception:  # a broker that cannot follow its metadata must not serve
-                log.exception("metadata up to %s", publication.image.provenance)
+                log.exception("applying the metadata up to %s failed", publication.image.provenance)
                 self._on_fatal("the metadata could not be applied")
                 return
             self.applied = publication.image

@@ -147,7 +147,9 @@ class BrokerServer:
         self._cordons = self._make_cordon_keeper()
         # Clients.
         self.verification = CoordinatorQuestions(config, self.metadata, env.peers.broker_pool)
-        self.coordinators = Coordinators(env, self.replicas, self.metadata, self._producer_ids)
+        self.coordinators = Coordinators(
+            env, self.replicas, self.metadata, self._producer_ids, self._ensure_internal_topic
+        )
         self.groups = self.coordinators.groups
         self.traffic = Traffic()
         self.quotas = ClientQuotas(
@@ -294,6 +296,10 @@ class BrokerServer:
             groups=self.groups,
             verification=self.verification,
             transactions=self.coordinators.transactions,
+            share=self.coordinators.share_partitions,
+            share_groups=self.coordinators.share_groups,
+            share_coordinator=self.coordinators.share_states,
+            latest_offsets=self.coordinators.latest_offsets.ask,
             ensure_internal_topic=self._ensure_internal_topic,
             fetch_memory=FetchMemory(config.integer("fetch.max.bytes"), unsent=self.limits.unsent),
             replica_memory=FetchMemory(config.integer("fetch.max.bytes")),
@@ -529,7 +535,7 @@ class BrokerServer:
             self._lanes.review_permissions()
         if delta.topics.deleted:
             gone = [(topic_id, topic.name) for topic_id, topic in delta.topics.deleted.items()]
-            self.groups.on_topics_deleted(gone)
+            self.coordinators.on_topics_deleted(gone)
             self.traffic.forget(name for _, name in gone)
 
     async def _follow_again(self) -> None:

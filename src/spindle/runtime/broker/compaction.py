@@ -99,7 +99,7 @@ class Compaction:
             try:
                 has_compacted = await self._compact_one(directory)
             except LogDirectoryFailed as failure:
-                log.warning("compaction: %s", failure)
+                log.warning("compaction failed: %s", failure)
         if not has_compacted:
             await self._pause(self._backoff_ms / 1000)
 

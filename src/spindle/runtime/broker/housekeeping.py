@@ -146,7 +146,7 @@ class Housekeeping:
             if tasks:
                 await executor.submit(directory.store.complete_flushes, tasks)
         except LogDirectoryFailed as failure:
-            log.warning("flush: %s", failure)
+            log.warning("a flush failed: %s", failure)
 
     # Leader epochs that have begun.
 
@@ -166,7 +166,7 @@ class Housekeeping:
                 are_left = await directory.executor.submit(directory.store.new_epochs.write_some)
                 await asyncio.sleep(_NEW_EPOCHS_PAUSE_S)
         except LogDirectoryFailed as failure:
-            log.warning("leader epochs: %s", failure)
+            log.warning("leader epochs were not stored: %s", failure)
 
     # The rest: short work on the directories' threads.
 

@@ -384,7 +384,7 @@ class BrokerLifecycle:
             return
         is_gone = error.code is ErrorCode.STALE_BROKER_EPOCH
         if (is_gone or self._is_session_over()) and not self._shutdown_allowed.done():
-            log.warning("controlled shutdown is given up: %s", error)
+            log.warning("controlled shutdown failed: %s", error)
             self._shutdown_allowed.set_result(False)
 
     def _reported_cordons(self) -> list[Uuid] | None:

@@ -92,12 +92,12 @@ class MoveTask:
             # `Moves.directory_failed` has ended the move, or is about to.
             log.warning("the move of %s stops: %s", self._move, failure)
         except (CorruptLog, CorruptRecords) as error:
-            log.error("the move of %s meets a damaged batch: %s", self._move, error)
+            log.error("the move of %s found a damaged batch: %s", self._move, error)
             partition = self._move.partition
             self._replicas.damages.note(partition.log, error)
             self._happened(MoveEvent.BROKEN)
         except Exception:  # after an error of this program, the move must end
-            log.exception("the move of %s", self._move)
+            log.exception("the move of %s failed", self._move)
             self._happened(MoveEvent.BROKEN)
 
     async def _turn(self, state: MoveState) -> None:

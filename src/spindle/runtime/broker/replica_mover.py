@@ -7,17 +7,22 @@ instructions are applied afterwards: a disk that hangs delays no other replica.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
-from spindle.common.errors import ErrorCode
+from spindle.common.errors import ErrorCode, LogDirectoryFailed
 from spindle.disks.log_directory import LogDirectory
+from spindle.log.log import Log
 from spindle.replicas.moves.move import Move
 from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime.background import end
 from spindle.runtime.broker.move_task import MoveTask
 from spindle.serving.quotas.replication import ReplicationQuota
+
+log = logging.getLogger(__name__)
 
 
 class ReplicaMover:
@@ -87,9 +92,51 @@ class ReplicaMover:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             if partition.directory is target or running is not None:
                 return ErrorCode.NONE
-            return await replicas.begin_move(
-                partition, target, needs_assignment=self._needs_assignment()
-            )
+            return await self._begin_move(partition, target)
+
+    async def _begin_move(self, partition: Partition, target: LogDirectory) -> ErrorCode:
+        """Create a future log in another directory and begin to copy (KIP-113).
+
+        While any directory is offline, do not create one: that directory may have the future log.
+        """
+        code = self._why_not_to_move(partition, target)
+        if code is not ErrorCode.NONE:
+            return code
+        moves = self._replicas.moves
+        with moves.about_to_begin(partition, target):
+            creation = asyncio.ensure_future(moves.create_future(partition, target))
+            try:
+                future = await asyncio.shield(creation)
+            except asyncio.CancelledError:
+                # The broker stops; the disk creates the future log nevertheless.
+                creation.add_done_callback(partial(self._drop_unwanted, target))
+                raise
+            except LogDirectoryFailed as failure:
+                log.error(
+                    "cannot move %s to %s: %s", partition.topic_partition, target.path, failure
+                )
+                return ErrorCode.KAFKA_STORAGE_ERROR
+        # The disk may have taken long: directories may have failed or come and gone since.
+        code = self._why_not_to_move(partition, target)
+        if code is not ErrorCode.NONE:
+            moves.drop(target, future)
+            return code
+        moves.begin(partition, target, future, needs_assignment=self._needs_assignment())
+        return ErrorCode.NONE
+
+    def _drop_unwanted(self, target: LogDirectory, creation: "asyncio.Future[Log]") -> None:
+        if not creation.cancelled() and creation.exception() is None:
+            self._replicas.moves.drop(target, creation.result())
+
+    def _why_not_to_move(self, partition: Partition, target: LogDirectory) -> ErrorCode:
+        replicas = self._replicas
+        if partition.is_deleted:
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        if target not in replicas.directories:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        if replicas.rebuilds.running(partition.topic_partition) is not None:
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        return ErrorCode.KAFKA_STORAGE_ERROR if replicas.has_offline() else ErrorCode.NONE
 
     @asynccontextmanager
     async def alone(self, partition: Partition) -> AsyncIterator[None]:

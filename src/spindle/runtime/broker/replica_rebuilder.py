@@ -210,7 +210,7 @@ class ReplicaRebuilder:
         except LogDirectoryFailed as failure:
             self._end(rebuild, str(failure))
         except Exception as error:
-            log.exception("the rebuild of %s", rebuild)
+            log.exception("the rebuild of %s failed", rebuild)
             await self._give_up(rebuild, f"an error of the broker, see its log: {error!r}")
 
     async def _leave_isr(self, rebuild: Rebuild) -> None:

@@ -8,7 +8,7 @@ requests that describe, list or delete groups get it at once.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from spindle.common.errors import ApiError, ErrorCode
@@ -16,7 +16,11 @@ from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.config.broker_values import BrokerValues
 from spindle.coordinator.classic.requests import ClassicGroupRequests
-from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
+from spindle.coordinator.config import (
+    ConsumerGroupConfig,
+    GroupCoordinatorConfig,
+    ShareGroupConfig,
+)
 from spindle.coordinator.consumer.classic_members import ClassicMembers
 from spindle.coordinator.consumer.descriptions import (
     DescribedConsumerGroup,
@@ -113,6 +117,7 @@ class GroupCoordinator:
     ) -> None:
         self._config = config
         self._consumer = config.consumer
+        self._share = config.share
         self._log = coordinator_log
         self._metadata = metadata
         self._clock = clock
@@ -125,11 +130,14 @@ class GroupCoordinator:
         self.shards = self._table.by_partition
         self._loaded = NOTHING_LOADED
         self._verification = OffsetVerification()
+        self.delete_share_group: Callable[[str], Awaitable[None]] = _no_share_groups
 
     def update(self, values: BrokerValues) -> None:
         """Use these values of the keys that can change while the broker runs."""
         interval_ms = values.integer("group.consumer.assignment.interval.ms")
         self._consumer = self._config.consumer.with_assignment_interval(interval_ms)
+        interval_ms = values.integer("group.share.assignment.interval.ms")
+        self._share = self._config.share.with_assignment_interval(interval_ms)
 
     # ------------------------------------------------------------ leadership
 
@@ -151,7 +159,7 @@ class GroupCoordinator:
         self.shards[partition] = ShardDriver(
             TopicPartition(OFFSETS_TOPIC, partition),
             leader_epoch,
-            GroupShard(self._config, self._new_uuid, self._consumer_config),
+            GroupShard(self._config, self._new_uuid, self._consumer_config, self._share_config),
             GROUP_RECORDS,
             self._log,
             self._clock,
@@ -165,9 +173,14 @@ class GroupCoordinator:
             self._loaded = self._loaded.plus(shard)
             # Topics may have been deleted while no broker coordinated these groups.
             core = shard.shard
-            self._refresh(core)
+            self.refresh(core)
             shard.submit_background(
                 lambda _, out: core.offset_requests.delete_missing_topics(self._topic_id_of, out)
+            )
+            shard.submit_background(
+                lambda _, out: core.share.forget_missing_topics(
+                    self._metadata.image.topics.by_id, out
+                )
             )
         if any(other.state is ShardState.LOADING for other in self.shards.values()):
             return
@@ -199,6 +212,7 @@ class GroupCoordinator:
         for shard in self.shards.values():
             if shard.state in (ShardState.LOADING, ShardState.ACTIVE):
                 shard.submit_background(_delete_topics(shard.shard, topics))
+                shard.submit_background(_forget_share_states(shard.shard, topics))
 
     def close(self) -> None:
         """Close all shards; parked requests are answered with NOT_COORDINATOR."""
@@ -221,17 +235,17 @@ class GroupCoordinator:
                 ErrorCode.INVALID_SESSION_TIMEOUT,
                 f"session timeout of {timeout_ms} ms is not between {low_ms} and {high_ms} ms",
             )
-        shard = await self._wait_for_shard(request.group_id)
+        shard = await self.wait_for_shard(request.group_id)
         return await self._submit(
             shard, request, lambda members, request: members.join(request), client
         )
 
     async def sync_group(self, request: SyncGroupRequest) -> SyncGroupResponse:
-        shard = await self._wait_for_shard(request.group_id)
+        shard = await self.wait_for_shard(request.group_id)
         return await self._submit(shard, request, lambda members, request: members.sync(request))
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        shard = self._shard_of(request.group_id)
+        shard = self.shard_of(request.group_id)
         # While the shard is loading, a heartbeat is refused at once; its handler answers it without
         # error.
         shard.check_active()
@@ -240,7 +254,7 @@ class GroupCoordinator:
         )
 
     async def leave_group(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
-        shard = await self._wait_for_shard(request.group_id)
+        shard = await self.wait_for_shard(request.group_id)
         return await self._submit(shard, request, lambda members, request: members.leave(request))
 
     def _submit(
@@ -258,7 +272,7 @@ class GroupCoordinator:
         group_id = message.group_id
 
         def operation(token: Token, out: GroupResult) -> ResponseT | None:
-            self._refresh(core)
+            self.refresh(core)
             return decide(core.members(group_id), GroupRequest(token, message, out, client))
 
         return shard.submit(operation, is_exclusive=lambda: core.groups.serves_consumers(group_id))
@@ -269,15 +283,15 @@ class GroupCoordinator:
         """Pass a ConsumerGroupHeartbeat to its shard, with the topics and the group's settings."""
         self._check_consumer_groups()
         check_request(request, client.api_version, self._config.consumer.assignors)
-        shard = await self._wait_for_shard(request.group_id)
+        shard = await self.wait_for_shard(request.group_id)
         core = shard.shard
 
         def is_exclusive() -> bool:
-            self._refresh(core)
+            self.refresh(core)
             return not core.consumers.is_own_step(request, client)
 
         def operation(token: Token, out: GroupResult) -> ConsumerGroupHeartbeatResponse:
-            self._refresh(core)
+            self.refresh(core)
             return core.consumers.heartbeat(GroupRequest(token, request, out, client))
 
         return await shard.submit(operation, is_exclusive=is_exclusive)
@@ -288,12 +302,12 @@ class GroupCoordinator:
         for group_id in group_ids:
             try:
                 self._check_consumer_groups()
-                shard = self._shard_of(group_id)
+                shard = self.shard_of(group_id)
                 shard.check_active()
             except ApiError as error:
                 described.append(description_error(group_id, error.code))
             else:
-                self._refresh(shard.shard)
+                self.refresh(shard.shard)
                 described.append(describe_consumer_group(shard.shard.groups, group_id))
         return described
 
@@ -308,7 +322,12 @@ class GroupCoordinator:
         own = self._metadata.image.configs.of(ConfigResource(GROUP_RESOURCE, group_id))
         return self._consumer.of_group(own) if own else self._consumer
 
-    def _refresh(self, core: GroupShard) -> None:
+    def _share_config(self, group_id: str) -> ShareGroupConfig:
+        """Return the settings of a share group: its own dynamic ones over the broker's."""
+        own = self._metadata.image.configs.of(ConfigResource(GROUP_RESOURCE, group_id))
+        return self._share.of_group(own) if own else self._share
+
+    def refresh(self, core: GroupShard) -> None:
         """Give the shard's consumer groups the present topics."""
         image, view = self._metadata.image, core.groups.view
         offset = image.provenance.last_offset
@@ -322,7 +341,7 @@ class GroupCoordinator:
     ) -> OffsetCommitResponse:
         # Old clients use the empty group id for offsets, so it is allowed here and in
         # `fetch_offsets`.
-        shard = await self._wait_for_shard(request.group_id, allow_empty=True)
+        shard = await self.wait_for_shard(request.group_id, allow_empty=True)
         core = shard.shard
         return await shard.submit(
             lambda token, out: core.offset_requests.commit(
@@ -333,7 +352,7 @@ class GroupCoordinator:
     async def commit_transactional_offsets(
         self, request: TxnOffsetCommitRequest, client: Client, verify: VerifyOffsets | None = None
     ) -> TxnOffsetCommitResponse:
-        shard = await self._wait_for_shard(request.group_id)
+        shard = await self.wait_for_shard(request.group_id)
         if verify is not None:
             await self._verification.verify(
                 shard.partition, request.producer_id, request.producer_epoch, verify
@@ -371,7 +390,7 @@ class GroupCoordinator:
     async def fetch_offsets(
         self, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
     ) -> FetchedGroup:
-        shard = await self._wait_for_shard(request.group_id, allow_empty=True)
+        shard = await self.wait_for_shard(request.group_id, allow_empty=True)
         offsets = shard.shard.offset_requests
         if not require_stable and shard.state is ShardState.ACTIVE:
             return offsets.fetch(request, require_stable=False)
@@ -381,7 +400,7 @@ class GroupCoordinator:
         )
 
     async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-        shard = await self._wait_for_shard(request.group_id)
+        shard = await self.wait_for_shard(request.group_id)
         offsets = shard.shard.offset_requests
         return await shard.submit(lambda _, out: offsets.delete(request, out), is_exclusive=True)
 
@@ -392,7 +411,7 @@ class GroupCoordinator:
         described = []
         for group_id in group_ids:
             try:
-                shard = self._shard_of(group_id, allow_empty=True)
+                shard = self.shard_of(group_id, allow_empty=True)
                 shard.check_active()
             except ApiError as error:
                 described.append(describe_error(group_id, error.code))
@@ -420,8 +439,12 @@ class GroupCoordinator:
         by_shard: dict[int, list[str]] = {}
         for group_id in group_ids:
             try:
-                shard = self._shard_of(group_id, allow_empty=True)
+                shard = self.shard_of(group_id, allow_empty=True)
                 shard.check_active()
+                if group_id in shard.shard.groups.share:
+                    await self.delete_share_group(group_id)
+                    results += _delete_errors([group_id], ErrorCode.NONE)
+                    continue
             except ApiError as error:
                 results += _delete_errors([group_id], error.code)
             else:
@@ -445,12 +468,12 @@ class GroupCoordinator:
 
     # ------------------------------------------------------------ look-up
 
-    def _shard_of(self, group_id: str, *, allow_empty: bool = False) -> ShardDriver[GroupShard]:
+    def shard_of(self, group_id: str, *, allow_empty: bool = False) -> ShardDriver[GroupShard]:
         if not allow_empty:
             _check_group_id(group_id)
         return self._table.of(group_id)
 
-    async def _wait_for_shard(
+    async def wait_for_shard(
         self, group_id: str, *, allow_empty: bool = False
     ) -> ShardDriver[GroupShard]:
         """Return the group's shard; wait if this broker is about to lead its partition."""
@@ -468,10 +491,21 @@ def _check_group_id(group_id: str) -> None:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
 
 
+async def _no_share_groups(group_id: str) -> None:
+    """Refuse to delete a share group, before there is a store of its states."""
+    raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the states of {group_id} are not known")
+
+
 def _delete_topics(
     core: GroupShard, topics: Sequence[tuple[Uuid, str]]
 ) -> Operation[OffsetDeleteResponse]:
     return lambda _, out: core.offset_requests.on_topics_deleted(topics, out)
+
+
+def _forget_share_states(
+    core: GroupShard, topics: Sequence[tuple[Uuid, str]]
+) -> Operation[Message]:
+    return lambda _, out: core.share.forget_topics([topic_id for topic_id, _ in topics], out)
 
 
 def _delete_errors(

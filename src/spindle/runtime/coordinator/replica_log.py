@@ -93,6 +93,29 @@ class ReplicaCoordinatorLog:
                 offset = last.next_offset
                 yield fetched.records
 
+    async def delete_below(self, partition: TopicPartition, offset: int) -> None:
+        """Move the log start to an offset of a committed record.
+
+        Raises:
+            ApiError: not the leader, or the directory failed.
+        """
+        hosted = self._hosted(partition)
+        if offset > hosted.high_watermark:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def changed(_: None, error: BaseException | None) -> None:
+            if moved.done():
+                return
+            if error is None:
+                moved.set_result(None)
+            else:
+                moved.set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+
+        hosted.change_log(lambda log: _move_start(log, offset), changed)
+        await moved
+        hosted.log_start_moved()
+
     async def _wait_committed(
         self, partition: TopicPartition, hosted: Partition, offset: int
     ) -> None:
@@ -135,6 +158,12 @@ class _Progress:
 
     def changed(self) -> None:
         self.committed()
+
+
+def _move_start(log: Log, offset: int) -> None:
+    # The high watermark that the directory's thread knows may be a moment old.
+    log.update_high_watermark(max(log.high_watermark, offset))
+    log.increment_log_start_offset(offset)
 
 
 def _read(log: Log, offset: int, end_offset: int) -> FetchedRecords:

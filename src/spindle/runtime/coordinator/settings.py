@@ -5,8 +5,10 @@ from spindle.coordinator.config import (
     ConsumerGroupConfig,
     GroupCoordinatorConfig,
     MigrationPolicy,
+    ShareGroupConfig,
     TransactionsConfig,
 )
+from spindle.coordinator.share.state_shard import ShareCoordinatorConfig
 from spindle.runtime.coordinator.shard_writer import ShardSettings
 
 
@@ -40,6 +42,24 @@ def group_coordinator_config(node: NodeConfig) -> GroupCoordinatorConfig:
             max_size=integer("group.consumer.max.size"),
             assignors=tuple(node.names("group.consumer.assignors")),
         ),
+        share=ShareGroupConfig(
+            session_timeout_ms=integer("group.share.session.timeout.ms"),
+            heartbeat_interval_ms=integer("group.share.heartbeat.interval.ms"),
+            assignment_interval_ms=integer("group.share.assignment.interval.ms"),
+            session_timeout_limits_ms=(
+                integer("group.share.min.session.timeout.ms"),
+                integer("group.share.max.session.timeout.ms"),
+            ),
+            heartbeat_interval_limits_ms=(
+                integer("group.share.min.heartbeat.interval.ms"),
+                integer("group.share.max.heartbeat.interval.ms"),
+            ),
+            assignment_interval_limits_ms=(
+                integer("group.share.min.assignment.interval.ms"),
+                integer("group.share.max.assignment.interval.ms"),
+            ),
+            max_size=integer("group.share.max.size"),
+        ),
         migration=MigrationPolicy(node.text("group.consumer.migration.policy").lower()),
         serves_consumer_groups="consumer" in node.names("group.coordinator.rebalance.protocols"),
     )
@@ -70,3 +90,21 @@ def transactions_config(node: NodeConfig) -> TransactionsConfig:
 def transaction_shard_settings(node: NodeConfig) -> ShardSettings:
     """Return the limits for appends to `__transaction_state`, which is never compressed."""
     return ShardSettings(commit_timeout_ms=node.integer("request.timeout.ms"))
+
+
+def share_coordinator_config(node: NodeConfig) -> ShareCoordinatorConfig:
+    """Return the settings of the share coordinator."""
+    return ShareCoordinatorConfig(
+        updates_per_snapshot=node.integer("share.coordinator.snapshot.update.records.per.snapshot"),
+        cold_snapshot_interval_ms=node.integer(
+            "share.coordinator.cold.partition.snapshot.interval.ms"
+        ),
+    )
+
+
+def share_shard_settings(node: NodeConfig) -> ShardSettings:
+    """Return the limits and the batch format for appends to `__share_group_state`."""
+    return ShardSettings(
+        commit_timeout_ms=node.integer("share.coordinator.write.timeout.ms"),
+        codec=node.integer("share.coordinator.state.topic.compression.codec"),
+    )

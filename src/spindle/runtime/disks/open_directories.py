@@ -134,7 +134,7 @@ class OpenDirectories:
         """End all threads in limited time, and release the locks."""
         for thread in (*self._others, *self._threads.values()):
             if not thread.stop(timeout_s):
-                log.error("log directory %s hangs; its thread is left behind", thread.path)
+                log.error("log directory %s hangs; its thread is abandoned", thread.path)
                 # The lock file is on that disk; the lock also ends with the process.
                 self._locks.pop(thread.path, None)
         for lock in self._locks.values():
@@ -145,4 +145,4 @@ def _release(lock: Lock) -> None:
     try:
         lock.release()
     except OSError as error:
-        log.warning("lock file: %s", error_text(error))
+        log.warning("a lock file was not released: %s", error_text(error))

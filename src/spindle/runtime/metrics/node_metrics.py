@@ -196,6 +196,16 @@ def broker_metrics(broker: BrokerServer) -> Iterator[Metric]:
         "Bytes of answers that clients have not read yet.",
         broker.limits.unsent.total_bytes,
     )
+    yield gauge(
+        "kafka_server_share_session_cache_share_sessions_count",
+        "Sessions in which members of share groups fetch from this broker.",
+        len(broker.coordinators.share_partitions.sessions),
+    )
+    yield gauge(
+        "kafka_server_share_session_cache_share_partitions_count",
+        "Partitions in these sessions.",
+        broker.coordinators.share_partitions.sessions.partition_count,
+    )
     prefix = "kafka_server_broker_all_topics_metrics_replication_bytes"
     yield counter(
         f"{prefix}_in",

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from enum import Enum
 from functools import partial
 from struct import Struct
@@ -173,6 +173,7 @@ class Connection(asyncio.BufferedProtocol):
         self._token = 0
         self._requests_to_lane = 0
         self._pause_of_lane = 1
+        self._on_lost: dict[Hashable, Callable[[], None]] = {}
 
     def _move(self, state: ConnectionState, timer: asyncio.TimerHandle | None = None) -> None:
         """Enter a state; `timer` ends it unless another event comes first."""
@@ -211,6 +212,16 @@ class Connection(asyncio.BufferedProtocol):
         self._writer.close(self._transport)
         self._dispatcher.connection_closed(self)
         self._transport = None
+        callbacks, self._on_lost = self._on_lost, {}
+        for callback in callbacks.values():
+            callback()
+
+    def when_lost(self, key: Hashable, callback: Callable[[], None]) -> None:
+        """Call back when the connection is lost, once, and only the last callback of a key."""
+        if self.state is _CLOSED:
+            self._loop.call_soon(callback)
+        else:
+            self._on_lost[key] = callback
 
     def eof_received(self) -> bool:
         return False

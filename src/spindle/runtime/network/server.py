@@ -317,6 +317,7 @@ class RequestServer:
             connection.client_software_version,
             connection,
             connection.is_token_authenticated,
+            connection.when_lost,
         )
 
     async def _serve_large(

@@ -4,7 +4,7 @@ from typing import Final
 
 from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from spindle.common.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from spindle.controller.create_topics import MAX_PARTITIONS_PER_REQUEST
 from spindle.controller.topic_names import is_topic_name
 from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -87,6 +87,16 @@ def _shape(services: BrokerServices, name: str) -> CreateTopicsRequest.Creatable
             "min.insync.replicas": str(integer("transaction.state.log.min.isr")),
             "segment.bytes": str(integer("transaction.state.log.segment.bytes")),
             "unclean.leader.election.enable": "false",
+        }
+    elif name == SHARE_STATE_TOPIC:
+        partitions = integer("share.coordinator.state.topic.num.partitions")
+        replication_factor = integer("share.coordinator.state.topic.replication.factor")
+        configs = {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "min.insync.replicas": str(integer("share.coordinator.state.topic.min.isr")),
+            "retention.ms": "-1",
+            "segment.bytes": str(integer("share.coordinator.state.topic.segment.bytes")),
         }
     else:
         # The controller has defaults of its own, for keys that this broker's property file lacks.

@@ -9,7 +9,13 @@ from typing import Final, Protocol
 
 from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.common.ids import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Endpoint
+from spindle.common.ids import (
+    NO_LEADER,
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+    Endpoint,
+)
 from spindle.coordinator.classic.rebalance import join_error
 from spindle.coordinator.coordinator_result import Client
 from spindle.coordinator.partitioning import partition_for
@@ -43,6 +49,7 @@ from spindle.serving.context import RequestContext
 from spindle.serving.cooperative import cooperatively
 from spindle.serving.permissions import (
     Guarded,
+    check_cluster,
     check_group,
     check_transactional_id,
     group_operations,
@@ -53,9 +60,10 @@ from spindle.serving.permissions import (
 from spindle.serving.ports import TransactionVerification
 from spindle.serving.unsupported_feature_log import RefusalLog, warn_of_no_transactions_topic
 
-COORDINATOR_TOPICS: Final = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
-"""Topics by the key type of FindCoordinator. Share groups (2) are not served."""
+COORDINATOR_TOPICS: Final = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC, 2: SHARE_STATE_TOPIC}
+"""Topics by the key type of FindCoordinator."""
 
+_SHARE_KEY_COLONS: Final = 2
 _REFUSED_JOINS: Final = (ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_SESSION_TIMEOUT)
 """JoinGroup with these errors is refused before the group sees it."""
 _HIDDEN_TOPICS: Final = (
@@ -147,6 +155,13 @@ def _check_key(
         check_group(services, context, Operation.DESCRIBE, key)
     elif topic == TRANSACTIONS_TOPIC:
         check_transactional_id(services, context, Operation.DESCRIBE, key)
+    elif topic == SHARE_STATE_TOPIC:
+        check_cluster(services, context, Operation.CLUSTER_ACTION)
+        if key.count(":") < _SHARE_KEY_COLONS:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"the key {key!r} is not of the form group:topic id:partition",
+            )
 
 
 def _find(

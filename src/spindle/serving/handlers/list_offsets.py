@@ -17,6 +17,7 @@ from spindle.protocol.messages.offset_for_leader_epoch import (
 )
 from spindle.protocol.sentinels import EARLIEST, LATEST, NO_NODE
 from spindle.replicas.partition import Partition
+from spindle.replicas.replica_manager import ReplicaManager
 from spindle.serving.context import RequestContext
 from spindle.serving.cooperative import cooperatively
 from spindle.serving.permissions import may_use_cluster, may_use_topic
@@ -123,7 +124,7 @@ async def _offset(
             start = await partition.directory.executor.submit(_start_of, partition.log)
             answer.timestamp, answer.offset, answer.leader_epoch = start
             return answer
-        offset = await _search(services, partition, asked.timestamp)
+        offset = await search_timestamp(services.replicas, partition, asked.timestamp)
     except (ApiError, CorruptLog, LogDirectoryFailed) as error:
         answer.error_code = error_code(error)
         if answer.error_code in _DAMAGE:
@@ -165,8 +166,8 @@ def _start_of(log: Log) -> TimestampOffset:
     return TimestampOffset(-1, log.log_start_offset, -1 if epoch is None else epoch)
 
 
-async def _search(
-    services: BrokerServices, partition: Partition, timestamp: int
+async def search_timestamp(
+    replicas: ReplicaManager, partition: Partition, timestamp: int
 ) -> TimestampOffset | None:
     """Find a record by its timestamp, or the one with the largest timestamp; None if there is none.
 
@@ -181,7 +182,7 @@ async def _search(
     search = TimestampSearch(None if timestamp == MAX_TIMESTAMP else timestamp)
     while not search.is_over:
         if search.must_decode:
-            await services.replicas.decoding.run(partition.topic_partition.topic, search.decode)
+            await replicas.decoding.run(partition.topic_partition.topic, search.decode)
         else:
             await partition.directory.executor.submit(partition.log.advance_search, search)
     return search.result
