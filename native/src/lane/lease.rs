@@ -1,7 +1,7 @@
 //! The permission to append to a partition and to read it, in one leader epoch.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{fence, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use super::batch::Rules;
@@ -33,8 +33,9 @@ pub struct LeaseShared {
     /// The event loop has confirmed the grant.
     pub is_active: AtomicBool,
     pub has_ended: AtomicBool,
-    /// Records were removed from the end of the log, or replaced.
-    pub was_cut: AtomicBool,
+    /// Records were removed from the end of the log, or replaced; all leases since the previous
+    /// time share it.
+    pub was_cut: Arc<AtomicBool>,
     pub end_offset: AtomicI64,
     pub high_watermark: AtomicI64,
     /// Somebody waits on the event loop for appends.
@@ -47,6 +48,20 @@ pub struct LeaseShared {
 impl LeaseShared {
     pub fn is_valid(&self) -> bool {
         self.is_active.load(Ordering::Acquire) && !self.has_ended.load(Ordering::Acquire)
+    }
+
+    /// Return whether a fetch waits, after a change that the caller has made before.
+    ///
+    /// A fetch that looks at the same time is either seen here, or sees the change.
+    pub fn has_waiting(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.waiting.load(Ordering::Acquire) > 0
+    }
+
+    /// Set the number of fetches that wait; the caller looks once more afterwards.
+    pub fn set_waiting(&self, count: usize) {
+        self.waiting.store(count, Ordering::Release);
+        fence(Ordering::SeqCst);
     }
 
     /// Raise the high watermark; it never passes the log end.

@@ -4,7 +4,7 @@
 //! the lane works with no log, so Python may use the logs, grant leases and take changes.
 
 use std::fs::{File, OpenOptions};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{fence, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -86,9 +86,7 @@ impl Lease {
     }
 
     fn raise_high_watermark(&self, offset: i64) {
-        if self.shared.raise_high_watermark(offset)
-            && self.shared.waiting.load(Ordering::Acquire) > 0
-        {
+        if self.shared.raise_high_watermark(offset) && self.shared.has_waiting() {
             self.lane.wake();
         }
     }
@@ -123,7 +121,7 @@ impl Lease {
         self.shared
             .high_watermark
             .fetch_max(high_watermark, Ordering::AcqRel);
-        if self.shared.waiting.load(Ordering::Acquire) > 0 {
+        if self.shared.has_waiting() {
             self.lane.wake();
         }
     }
@@ -131,6 +129,7 @@ impl Lease {
     /// Set whether the event loop is woken for each append.
     fn wake_for_appends(&self, is_waiting: bool) {
         self.shared.must_wake.store(is_waiting, Ordering::Release);
+        fence(Ordering::SeqCst); // see `Shared::note_progress`
     }
 
     /// Return (produces, bytes in, messages in, fetches, bytes out) since the last call.
@@ -226,12 +225,15 @@ impl Lane {
 
     /// Grant a lease. Call it between `enter` and `leave`.
     ///
+    /// Args:
+    ///     former: the previous lease of the same log, to which responses may still be sent.
+    ///
     /// Raises:
     ///     OSError: a file cannot be opened.
     #[allow(clippy::too_many_arguments)]
     #[pyo3(signature = (*, topic, topic_id, partition, leader_epoch, is_sole_replica, may_append,
         has_transactions, log_start_offset, end_offset, high_watermark, rules, paths, base_offset,
-        limits, progress, older, producers))]
+        limits, progress, older, producers, former=None))]
     fn grant(
         &self,
         topic: Vec<u8>,
@@ -251,6 +253,7 @@ impl Lane {
         progress: ProgressFields,
         older: Vec<(i64, u64, String, String, u64)>,
         producers: Vec<ProducerEntry>,
+        former: Option<PyRef<'_, Lease>>,
     ) -> PyResult<Lease> {
         let open = |path: &str| -> std::io::Result<Arc<File>> {
             Ok(Arc::new(
@@ -280,7 +283,10 @@ impl Lane {
             is_sole_replica,
             is_active: false.into(),
             has_ended: false.into(),
-            was_cut: false.into(),
+            was_cut: former
+                .map(|lease| lease.shared.was_cut.clone())
+                .filter(|was_cut| !was_cut.load(Ordering::Acquire))
+                .unwrap_or_default(),
             end_offset: end_offset.into(),
             high_watermark: high_watermark.into(),
             must_wake: (!is_sole_replica).into(),
@@ -391,8 +397,10 @@ impl Lane {
     }
 
     /// Give a connection back to the event loop as soon as its response is sent.
-    fn ask_back(&self, token: u64) {
-        self.shared.command(Command::Return { token });
+    ///
+    /// Close it instead if its client has read nothing of the response for `max_idle_ms`.
+    fn ask_back(&self, token: u64, max_idle_ms: u64) {
+        self.shared.command(Command::Return { token, max_idle_ms });
     }
 
     fn ask_all_back(&self) {

@@ -11,6 +11,8 @@ use super::segment::OFFSET_ENTRY_BYTES;
 
 /// Records of at least this size are sent from their file without being read.
 pub const MIN_SENT_BYTES: u64 = 64 * 1024;
+/// Records that a response keeps in memory while its client does not read it.
+const MAX_MEMORY_BYTES: usize = 128 * 1024;
 const LOOKUP_BYTES: usize = 32 * 1024;
 const MAX_POSITIONS: usize = 16;
 
@@ -24,7 +26,11 @@ pub enum Refusal {
 
 impl From<io::Error> for Refusal {
     fn from(error: io::Error) -> Self {
-        Refusal::Disk(error)
+        match error.raw_os_error() {
+            // The process has no descriptor left: the disk is not at fault.
+            Some(libc::EMFILE | libc::ENFILE) => Refusal::Up,
+            _ => Refusal::Disk(error),
+        }
     }
 }
 
@@ -393,7 +399,7 @@ fn read_batches(
         next_offset = header.last_offset().saturating_add(1);
     }
     let end = position + at as u64;
-    if (at as u64) < MIN_SENT_BYTES {
+    if (at as u64) < MIN_SENT_BYTES && start + at <= MAX_MEMORY_BYTES {
         scratch.truncate(start + at);
         return Ok(Some((Records::Memory(at), end, next_offset)));
     }

@@ -120,7 +120,13 @@ impl Server {
                 } => {
                     self.adopt(socket, token, listener, &received, session);
                 }
-                Command::Return { token } => self.ask_back(token),
+                Command::Return { token, max_idle_ms } => {
+                    if self.is_stuck(token, Duration::from_millis(max_idle_ms)) {
+                        self.close(token);
+                    } else {
+                        self.ask_back(token);
+                    }
+                }
                 Command::ReturnAll => {
                     let tokens: Vec<u64> = self.connections.keys().copied().collect();
                     tokens.into_iter().for_each(|token| self.ask_back(token));
@@ -176,6 +182,13 @@ impl Server {
         }
         self.connections.insert(token, connection);
         self.serve(token, false);
+    }
+
+    /// Return whether the client has read nothing of its response for this long.
+    fn is_stuck(&self, token: u64, max_idle: Duration) -> bool {
+        self.connections.get(&token).is_some_and(|connection| {
+            !connection.unsent.is_empty() && connection.last_active.elapsed() >= max_idle
+        })
     }
 
     fn ask_back(&mut self, token: u64) {
@@ -326,6 +339,11 @@ impl Server {
         self.shared
             .bytes_out
             .fetch_add(sent_bytes, Ordering::Relaxed);
+        if sent_bytes > 0 {
+            if let Some(connection) = self.connections.get_mut(&token) {
+                connection.last_active = Instant::now();
+            }
+        }
         match result {
             Ok(_) => true,
             Err(SendError::Socket) => {
@@ -579,14 +597,15 @@ impl Server {
                             }
                             state.waiters.push(token);
                         }
-                        state
-                            .shared
-                            .waiting
-                            .store(state.waiters.len(), Ordering::Release);
+                        state.shared.set_waiting(state.waiters.len());
                     }
                 }
+                // A high watermark that moved before `set_waiting` has woken nobody.
+                scratch.clear();
+                look(&mut leases, names, request, max_bytes, is_due, scratch)
+            } else {
+                looked
             }
-            looked
         };
         match looked {
             Ok(Looked::Answer(mut answer)) => {

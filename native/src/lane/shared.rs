@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{fence, AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ pub enum Command {
     },
     Return {
         token: u64,
+        max_idle_ms: u64,
     },
     ReturnAll,
     Stop,
@@ -134,9 +135,10 @@ impl Shared {
     pub fn take_progress(&self) -> Vec<Arc<LeaseShared>> {
         self.has_progress.store(false, Ordering::Release);
         let taken = std::mem::take(&mut *locked(&self.progress));
-        taken
-            .iter()
-            .for_each(|lease| lease.is_reported.store(false, Ordering::Release));
+        // An exchange: an append that finds the flag set was made before the caller reads the end.
+        for lease in &taken {
+            lease.is_reported.swap(false, Ordering::AcqRel);
+        }
         taken
     }
 
@@ -147,7 +149,7 @@ impl Shared {
         }
         if !lease.has_ended.swap(true, Ordering::AcqRel) {
             locked(&self.ended).push(lease.id);
-            if lease.waiting.load(Ordering::Acquire) > 0 {
+            if lease.has_waiting() {
                 self.wake();
             }
         }
@@ -166,6 +168,8 @@ impl Shared {
             locked(&self.progress).push(lease.clone());
             self.has_progress.store(true, Ordering::Release);
         }
+        // Who sets `must_wake` at the same time sees the progress.
+        fence(Ordering::SeqCst);
         if lease.must_wake.load(Ordering::Acquire) {
             self.ring_loop();
         }

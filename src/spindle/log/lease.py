@@ -53,6 +53,11 @@ class LogLease(ABC):
     def high_watermark(self) -> int:
         """The high watermark; it may grow at any time."""
 
+    @property
+    @abstractmethod
+    def has_ended(self) -> bool:
+        """True if the lane uses the log no more, but for a request that it serves now."""
+
     @abstractmethod
     def end(self, *, was_cut: bool = False) -> None:
         """End the lease; with `was_cut`, records are removed from the end of the log."""
@@ -79,10 +84,11 @@ class LogLease(ABC):
 class LeasableOffsets:
     """The end and the high watermark of a log, which are those of its lease while it has one."""
 
-    __slots__ = ("_high_watermark", "_log_end_offset", "lease")
+    __slots__ = ("_high_watermark", "_log_end_offset", "former_lease", "lease")
 
     def __init__(self, log_end_offset: int, high_watermark: int) -> None:
         self.lease: LogLease | None = None
+        self.former_lease: LogLease | None = None
         self._log_end_offset = log_end_offset
         self._high_watermark = high_watermark
 
@@ -116,6 +122,8 @@ class LeasableOffsets:
         if lease is not None:
             lease.end(was_cut=was_cut)
             self.lease_ended(lease.end_offset, lease.high_watermark)
+        elif was_cut and self.former_lease is not None:
+            self.former_lease.end(was_cut=True)  # slow clients may still read what it located
 
     def suspend_lease(self) -> LogLease | None:
         """Take the log back for one append; `after_append` or `LogLease.end` must follow."""
@@ -138,6 +146,9 @@ class LeasableOffsets:
         """
         if progress is None or any(change.is_transactional for change in changes):
             lease.end()
+            # The event loop may have raised it during the append.
+            raised = min(lease.high_watermark, self._log_end_offset)
+            self._high_watermark = max(self._high_watermark, raised)
             return
         producers = [
             LeasedProducer(entry.producer_id, entry.producer_epoch, entry.batches)
@@ -150,7 +161,7 @@ class LeasableOffsets:
         """Store the last offsets of the lease that has ended."""
         self._log_end_offset = log_end_offset
         self._high_watermark = high_watermark
-        self.lease = None
+        self.former_lease, self.lease = self.lease, None
 
 
 class LeaseTerms(NamedTuple):

@@ -77,6 +77,7 @@ def _may_be_leased(log: Log, leader_epoch: int) -> bool:
         and log.config.flush_messages == NO_LIMIT_MS
         and log.epochs.latest == leader_epoch
         and log.has_durable_identity
+        and log.topic_id is not None
         and not log.unverified_gaps
         and not log.has_open_transactions
         and log.segments.active.size_bytes > 0

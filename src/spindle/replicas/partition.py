@@ -494,9 +494,12 @@ class Partition:
         executor, update = self.directory.executor, self.log.update_high_watermark
         if self.log.high_watermark >= high_watermark:
             return
-        if self._lease is not None:
-            self._lease.raise_high_watermark(high_watermark)
-            return
+        lease = self._lease
+        if lease is not None:
+            lease.raise_high_watermark(high_watermark)
+            # The directory's thread may have ended the lease: then the log does not follow it.
+            if not lease.has_ended:
+                return
         if self.log.has_open_transactions:
             # The log learns which transactions are over, which moves the last stable offset.
             executor.call(self._stable_moved, update, high_watermark)
@@ -542,12 +545,13 @@ class Partition:
             is_waiting = bool(self._watchers) or not (self.leader and self.leader.is_sole_replica)
             self._lease.wake_for_appends(is_waiting=is_waiting)
 
-    def lane_appended(self, end_offset: int, leader_epoch: int) -> None:
-        """Handle that the log ends at `end_offset`, after appends in this leader epoch."""
-        leader = self.leader
-        if leader is None or leader.leader_epoch != leader_epoch:
-            return
-        if end_offset <= leader.log_end_offset:
+    def lane_appended(self) -> None:
+        """Handle that the log has grown by appends of the lane.
+
+        The last of them may have been made while a leader epoch began; its client has an answer.
+        """
+        leader, end_offset = self.leader, self.log.log_end_offset
+        if leader is None or end_offset <= leader.log_end_offset:
             return
         has_moved = leader.on_append(end_offset, self._context.steady_ms())
         if self.has_append_watchers:

@@ -41,6 +41,10 @@ class LogGuard(ABC):
     def end(self) -> None:
         """Have other code use the directory no more, because it has failed."""
 
+    @abstractmethod
+    def hangs(self) -> bool:
+        """Return True while other code still works with the disk, after `end`."""
+
 
 class DirectoryThread(SerialExecutor):
     """Runs functions on the thread of one log directory, in the order of submission.
@@ -108,7 +112,8 @@ class DirectoryThread(SerialExecutor):
 
     def hangs(self) -> bool:
         """See `DirectoryExecutor`."""
-        return self._is_left_behind and self._thread.is_alive()
+        has_guarded_work = self.guard is not None and self.guard.hangs()
+        return self._is_left_behind and (self._thread.is_alive() or has_guarded_work)
 
     def stop(self, timeout_s: float) -> bool:
         """Finish the submitted work and end the thread; return False if it hangs on its disk."""
@@ -234,6 +239,9 @@ class DirectoryThread(SerialExecutor):
 
     def _abandon(self, failure: LogDirectoryFailed) -> None:
         self._is_left_behind = True
+        self._jobs.put(None)  # a thread that is idle ends
+        if self.is_asleep:
+            self._waits.wake()
         callbacks, self._callbacks = self._callbacks, {}
         for callback in callbacks.values():
             self._loop.call_soon(callback, None, failure)

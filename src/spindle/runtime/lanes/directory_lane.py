@@ -1,9 +1,11 @@
 """The lane of one log directory, as the directory's Python thread and the event loop use it."""
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from spindle._native import Lane, Lease
+from spindle.common.errors import is_out_of_descriptors
 from spindle.disks.io_counts import DirectoryIo, OperationCounts
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.lease import LeasedProducer, LogLease, SegmentProgress
@@ -18,10 +20,10 @@ logger = logging.getLogger(__name__)
 class GrantedLease(LogLease):
     """A lease of a log; see `spindle.log.lease.LogLease`."""
 
-    __slots__ = ("_native", "config", "lane", "log")
+    __slots__ = ("config", "lane", "log", "native")
 
     def __init__(self, native: Lease, lane: "DirectoryLane", log: Log) -> None:
-        self._native = native
+        self.native = native
         self.lane = lane
         self.log = log
         self.config = log.config
@@ -29,39 +31,39 @@ class GrantedLease(LogLease):
     @property
     def number(self) -> int:
         """The number of the lease in its lane."""
-        return self._native.id
+        return self.native.id
 
     @property
     def leader_epoch(self) -> int:
         """The leader epoch in which the lane may append."""
-        return self._native.leader_epoch
+        return self.native.leader_epoch
 
     @property
     def has_ended(self) -> bool:
         """True if the lane uses the log no more, but for a request that it serves now."""
-        return self._native.has_ended
+        return self.native.has_ended
 
     @property
     def end_offset(self) -> int:
         """See `LogLease`."""
-        return self._native.end_offset
+        return self.native.end_offset
 
     @property
     def high_watermark(self) -> int:
         """See `LogLease`."""
-        return self._native.high_watermark
+        return self.native.high_watermark
 
     def activate(self) -> None:
         """Let the lane use the lease."""
-        self._native.activate()
+        self.native.activate()
 
     def end(self, *, was_cut: bool = False) -> None:
         """See `LogLease`."""
-        self._native.end(was_cut)
+        self.native.end(was_cut)
 
     def raise_high_watermark(self, offset: int) -> None:
         """See `LogLease`."""
-        self._native.raise_high_watermark(offset)
+        self.native.raise_high_watermark(offset)
 
     def refresh(
         self,
@@ -72,11 +74,11 @@ class GrantedLease(LogLease):
     ) -> None:
         """See `LogLease`."""
         entries = [(p.producer_id, p.epoch, list(p.batches)) for p in producers]
-        self._native.refresh(end_offset, high_watermark, progress, entries)
+        self.native.refresh(end_offset, high_watermark, progress, entries)
 
     def wake_for_appends(self, *, is_waiting: bool) -> None:
         """Set whether the event loop is woken for each append."""
-        self._native.wake_for_appends(is_waiting)
+        self.native.wake_for_appends(is_waiting)
         if is_waiting and self.lane.native.has_progress:
             self.lane.on_missed_progress()
 
@@ -85,7 +87,7 @@ class GrantedLease(LogLease):
 
         These are produces, failed produces, bytes and messages in, fetches, and bytes out.
         """
-        return self._native.take_counts()
+        return self.native.take_counts()
 
 
 class DirectoryLane(LogGuard):
@@ -110,7 +112,9 @@ class DirectoryLane(LogGuard):
         self.granted: dict[int, GrantedLease] = {}
         self.on_missed_progress = on_missed_progress
         self._io = io
-        self._ended: list[int] = []
+        self._removed: deque[int] = deque()
+        """Leases that the lane has removed, whose last progress the event loop may still take."""
+        self._forgettable: list[int] = []
 
     # -- on the directory's thread
 
@@ -133,6 +137,7 @@ class DirectoryLane(LogGuard):
             log = self.granted[number].log
             if log.lease is self.granted[number]:
                 log.lease_ended(end_offset, high_watermark)
+            self._removed.append(number)
         if changes:
             for counts, times in zip(
                 (self._io.reads, self._io.writes), self.native.take_disk_times(), strict=True
@@ -147,6 +152,10 @@ class DirectoryLane(LogGuard):
         """Serve nothing more; it may be called from any thread."""
         self.native.fail()
 
+    def hangs(self) -> bool:
+        """Return True while the lane still works with the disk, after `end`."""
+        return self.native.disk_steps % 2 == 1
+
     def grant(self, log: Log, leader_epoch: int, is_sole_replica: bool) -> GrantedLease | None:
         """Lend the log to the lane; return None if only Python can serve it now.
 
@@ -155,22 +164,29 @@ class DirectoryLane(LogGuard):
         terms = lease_terms(log, leader_epoch, is_sole_replica=is_sole_replica)
         if terms is None:
             return None
-        lease = GrantedLease(self.native.grant(**terms._asdict()), self, log)
+        try:
+            native = self.native.grant(**terms._asdict(), former=self._former(log))
+        except OSError as error:
+            if is_out_of_descriptors(error):
+                return None  # the disk is not at fault
+            raise
+        lease = GrantedLease(native, self, log)
         self.granted[lease.number] = lease
         log.lease = lease
         return lease
 
+    def _former(self, log: Log) -> Lease | None:
+        former = log.former_lease
+        is_own = isinstance(former, GrantedLease) and former.lane is self
+        return former.native if is_own else None
+
     # -- on the event loop
 
     def forget_ended(self) -> None:
-        """Drop the leases that had ended at the previous call, whose progress is taken since."""
-        for number in self._ended:
-            self.granted.pop(number, None)
-        self._ended = [
-            number
-            for number, lease in list(self.granted.items())
-            if lease.has_ended and lease.log.lease is not lease
-        ]
+        """Drop the leases that were removed at the previous call, whose progress is taken since."""
+        for number in self._forgettable:
+            del self.granted[number]
+        self._forgettable = [self._removed.popleft() for _ in range(len(self._removed))]
 
 
 class WatchedLane(WatchedThread):

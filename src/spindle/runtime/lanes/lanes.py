@@ -192,7 +192,10 @@ class Lanes(ConnectionLanes):
         wanted = self._wanted_by_produce(frame) if is_produce else self._wanted_by_fetch(frame)
         partitions, session_id = wanted
         lane = self._lane_of(partitions)
-        has_room = len(self._connections) < self._max_connections
+        has_room = (
+            len(self._connections) < self._max_connections
+            and len(partitions) <= self._max_leases // 2
+        )
         if lane is None or not has_room or not self._may_serve():
             connection.stay_for_longer()
             return
@@ -201,7 +204,9 @@ class Lanes(ConnectionLanes):
             lease = self._leases.get(partition)
             if lease is None or lease.has_ended:
                 is_ready = False
-                self._lease(lane, partition)
+                if not self._lease(lane, partition):
+                    connection.stay_for_longer()
+                    return
         if is_ready:
             connection.move_to(partial(self._adopt, lane, connection, session_id))
 
@@ -260,7 +265,9 @@ class Lanes(ConnectionLanes):
     def _adopt(
         self, lane: DirectoryLane, connection: Connection, session_id: int, received: bytes
     ) -> int | None:
-        """Give a connection to a lane; return None if there is no descriptor left."""
+        """Give a connection to a lane; return None if the lane cannot take it any more."""
+        if not self._may_serve() or lane not in self._lanes.values():
+            return None
         self._last_token += 1
         token = self._last_token
         if connection.listener not in self._listeners:
@@ -276,10 +283,10 @@ class Lanes(ConnectionLanes):
         self._connections[token] = Seat(connection, lane, 0 if session is None else session_id)
         return token
 
-    def ask_back(self, token: int) -> None:
+    def ask_back(self, token: int, max_idle_ms: int) -> None:
         """Have a connection back on the event loop, to see whether it is idle."""
         if token in self._connections:
-            self._connections[token].lane.native.ask_back(token)
+            self._connections[token].lane.native.ask_back(token, max_idle_ms)
 
     def forget(self, token: int) -> None:
         """Forget a connection that was closed."""
@@ -313,15 +320,17 @@ class Lanes(ConnectionLanes):
 
     # -- leases
 
-    def _lease(self, lane: DirectoryLane, partition: Partition) -> None:
+    def _lease(self, lane: DirectoryLane, partition: Partition) -> bool:
+        """Begin to lease a partition; return False if the lane has too many leases."""
         leader = partition.leader
         if leader is None or partition in self._granting or partition.is_held:
-            return
-        if len(lane.granted) >= self._max_leases:
+            return True
+        if len(lane.granted) + len(self._granting) >= self._max_leases:
             self._make_room(lane)
-            return
+            return False
         self._granting.add(partition)
         granted_log, epoch = partition.log, leader.leader_epoch
+        is_sole_replica = leader.is_sole_replica
 
         def done(lease: GrantedLease | None, _: BaseException | None) -> None:
             self._granting.discard(partition)
@@ -331,6 +340,7 @@ class Lanes(ConnectionLanes):
             if (
                 leader is None
                 or leader.leader_epoch != epoch
+                or leader.is_sole_replica != is_sole_replica
                 or partition.log is not granted_log
                 or granted_log.config is not lease.config
                 or partition.is_held
@@ -344,13 +354,17 @@ class Lanes(ConnectionLanes):
             partition.lend(lease, lambda: self._ended(partition, lease))
             lease.activate()
 
-        lane.directory.executor.call(done, lane.grant, granted_log, epoch, leader.is_sole_replica)
+        lane.directory.executor.call(done, lane.grant, granted_log, epoch, is_sole_replica)
+        return True
 
     def _make_room(self, lane: DirectoryLane) -> None:
-        """End the oldest leases."""
+        """End the oldest leases; the directory's thread closes their files."""
         lane.forget_ended()
-        for lease in list(lane.granted.values())[: self._max_leases // 4 + 1]:
-            lease.end()
+        leases = list(lane.granted.values())
+        if not any(lease.has_ended for lease in leases):
+            for lease in leases[: self._max_leases // 4 + 1]:
+                lease.end()
+        lane.directory.executor.submit_nowait(_nothing)
 
     def end_lease(self, partition: Partition) -> None:
         """Take a partition back."""
@@ -395,7 +409,7 @@ class Lanes(ConnectionLanes):
         traffic.fetches += fetches
         traffic.bytes_out += bytes_out
         if partition is not None and partition.log is lease.log:
-            partition.lane_appended(lease.end_offset, lease.leader_epoch)
+            partition.lane_appended()
 
     def _take_soon(self) -> None:
         self._loop.call_soon(self.take_progress)

@@ -89,8 +89,11 @@ class ConnectionLanes(ABC):
         """Take them into account, before a request is handled that depends on them."""
 
     @abstractmethod
-    def ask_back(self, token: int) -> None:
-        """Have a connection back, to see whether it is idle."""
+    def ask_back(self, token: int, max_idle_ms: int) -> None:
+        """Have a connection back, to see whether it is idle.
+
+        It is closed if its peer has read nothing of a response for `max_idle_ms`.
+        """
 
     @abstractmethod
     def forget(self, token: int) -> None:
@@ -515,7 +518,7 @@ class Connection(asyncio.BufferedProtocol):
         """Return True if the connection was idle since `time_s` of the loop's clock."""
         if self.state is _IN_LANE:
             if self.last_active_s < time_s and self._dispatcher.lanes is not None:
-                self._dispatcher.lanes.ask_back(self._token)
+                self._dispatcher.lanes.ask_back(self._token, self._limits.max_idle_ms)
             return False
         if self.state is _CLOSING:
             # No further request is answered, and the peer may never read the earlier responses.
