@@ -162,7 +162,7 @@ async def test_a_deleted_topic_is_unknown_to_a_connection_of_the_lane(tmp_path: 
         assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_what_a_lane_reports_of_a_deleted_topic_counts_in_the_total_alone(
+async def test_late_counts_of_a_lane_for_a_deleted_topic_go_to_the_total_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with node_with_lane(tmp_path) as (node, client), connected(node) as admin:
@@ -264,6 +264,15 @@ async def test_connections_leave_the_lane_when_a_quota_begins(tmp_path: Path) ->
         assert in_lanes(node) == 0
 
 
+async def test_without_native_code_python_serves_all(tmp_path: Path) -> None:
+    home = Home(tmp_path, 1, **LANE, spindle_native_enable="false").format()
+    async with running(home) as node, connected(node) as client:
+        await client.create_topic("t")
+        for _ in range(8):
+            assert (await produce(client, b"v")).error_code == OK
+        assert in_lanes(node) == 0
+
+
 async def test_a_closed_connection_leaves_the_lane(tmp_path: Path) -> None:
     async with node_with_lane(tmp_path) as (node, client):
         client.close()
@@ -322,10 +331,10 @@ def leased_file(
     real = leasing.lease_terms
 
     def terms(*arguments: Any, **named: Any) -> LeaseTerms | None:
-        found = real(*arguments, **named)
-        if found is None or found.partition not in partitions:
-            return found
-        return found._replace(paths=(path, *found.paths[1:]))
+        granted = real(*arguments, **named)
+        if granted is None or granted.partition not in partitions:
+            return granted
+        return granted._replace(paths=(path, *granted.paths[1:]))
 
     monkeypatch.setattr(directory_lane, "lease_terms", terms)
 

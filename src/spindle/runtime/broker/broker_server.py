@@ -11,6 +11,7 @@ from spindle.common.ids import Endpoint
 from spindle.common.uuids import Uuid
 from spindle.config.broker_keys.spindle import NATIVE_ENABLE, NATIVE_LANE_ENABLE
 from spindle.config.broker_values import BrokerValues
+from spindle.config.node_config import NodeConfig
 from spindle.config.sasl_settings import check_dynamic_users
 from spindle.disks.cordons import Cordon
 from spindle.log.log_config import LogConfig
@@ -80,6 +81,11 @@ _INTERNAL_TOPIC_WAIT_S: Final = 5.0
 _NEVER_S: Final = 86_400.0
 _FOLLOW_AGAIN_S: Final = 5.0
 """Pause between the attempts of replicas that could not begin to follow."""
+
+
+def _may_have_lanes(config: NodeConfig) -> bool:
+    is_enabled = config.flag(NATIVE_ENABLE) and config.flag(NATIVE_LANE_ENABLE)
+    return is_enabled and config.integer("queued.max.request.bytes") < 0
 
 
 class IsrExpiration:
@@ -157,8 +163,7 @@ class BrokerServer:
             1000 * config.integer("quota.window.size.seconds"),
             self._steady_ms,
         )
-        # Lanes use the other half.
-        parts = 2 if config.flag(NATIVE_LANE_ENABLE) else 1
+        parts = 2 if _may_have_lanes(config) else 1  # lanes use the other half
         self.limits = RequestLimits.of(config, env.max_descriptors // parts)
         self.services = self._make_services()
         close_sessions = self.services.fetch_sessions.close_replica_sessions
@@ -415,8 +420,7 @@ class BrokerServer:
 
     def _make_lanes(self, metrics: RequestMetrics) -> "Lanes | None":
         config = self._config
-        is_enabled = config.flag(NATIVE_ENABLE) and config.flag(NATIVE_LANE_ENABLE)
-        if not is_enabled or config.integer("queued.max.request.bytes") >= 0:
+        if not _may_have_lanes(config):
             return None
         try:
             from spindle.runtime.lanes.lanes import Lanes
