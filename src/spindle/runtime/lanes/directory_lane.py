@@ -174,8 +174,9 @@ class DirectoryLane(LogGuard):
 
     def _former(self, log: Log) -> Lease | None:
         former = log.former_lease
-        is_own = isinstance(former, GrantedLease) and former.lane is self
-        return former.native if is_own else None
+        if isinstance(former, GrantedLease) and former.lane is self:
+            return former.native
+        return None
 
     # -- on the event loop
 
