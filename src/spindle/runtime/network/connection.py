@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 _API_KEY: Final = Struct(">h")
 _FIRST_ALLOCATION_BYTES: Final = 2 * 1024 * 1024
 _UNAUTHENTICATED_FIRST_ALLOCATION_BYTES: Final = 64 * 1024
+_HAND_OVER_S: Final = 0.01
+"""Interval at which a connection looks whether it can move to a lane."""
 _LAST_ANSWER_S: Final = 0.05
 """Time between the last response and the close of its connection, because kafka-python does not
 read a response that arrives together with the close."""
@@ -435,6 +437,9 @@ class Connection(asyncio.BufferedProtocol):
             or writer.is_full
             or transport.get_write_buffer_size()
         ):
+            if not (self._is_feeding or self._frames or writer.pending):
+                # No event follows when the transport has sent the last bytes of a response.
+                self._loop.call_later(_HAND_OVER_S, self._flow)
             return
         adopt, self._adopt = self._adopt, None
         received = self._receiver.take()
