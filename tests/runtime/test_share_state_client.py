@@ -54,11 +54,14 @@ class Local:
         self.written.append((key, written))
 
 
-def client(peers: Peers, leader: int = 2, local: Local | None = None) -> ShareStateClient:
+def client(
+    peers: Peers, leader: int = 2, local: Local | None = None, *, has_topic: bool = True
+) -> ShareStateClient:
     partitions = {0: SimpleNamespace(leader=leader)}
+    topics = {SHARE_STATE_TOPIC: SimpleNamespace(partitions=partitions)}
     broker = SimpleNamespace(is_fenced=False, endpoint=lambda name: Endpoint(name, "host2", 9092))
     image = SimpleNamespace(
-        topics=SimpleNamespace(by_name={SHARE_STATE_TOPIC: SimpleNamespace(partitions=partitions)}),
+        topics=SimpleNamespace(by_name=topics if has_topic else {}),
         cluster=SimpleNamespace(brokers={2: broker}),
     )
 
@@ -96,6 +99,14 @@ async def test_another_coordinator_gets_a_request() -> None:
         5,
     )
     assert (part.state_batches[0].first_offset, part.state_batches[0].delivery_state) == (5, 2)
+
+
+async def test_without_the_topic_of_the_states_there_are_none() -> None:
+    """On fewer brokers than its replication factor it never comes: nobody waits for it."""
+    peers = Peers(AssertionError())
+    without_topic = client(peers, has_topic=False)
+    assert await without_topic.summary(KEY) is None
+    await without_topic.delete(KEY)
 
 
 async def test_a_read_returns_the_state_of_the_other_broker() -> None:

@@ -137,6 +137,8 @@ class ShareStateClient:
 
     async def summary(self, key: ShareKey) -> Snapshot | None:
         """Return a state without its batches; None if there is none."""
+        if self._has_no_states():
+            return None
         cls = ReadShareGroupStateSummaryRequest
         data = cls.ReadStateSummaryData.PartitionData(partition=key.partition, leader_epoch=0)
         topic = cls.ReadStateSummaryData(topic_id=key.topic_id, partitions=[data])
@@ -159,6 +161,8 @@ class ShareStateClient:
 
     async def delete(self, key: ShareKey) -> None:
         """Delete a state."""
+        if self._has_no_states():
+            return
         cls = DeleteShareGroupStateRequest
         data = cls.DeleteStateData.PartitionData(partition=key.partition)
         topic = cls.DeleteStateData(topic_id=key.topic_id, partitions=[data])
@@ -166,6 +170,10 @@ class ShareStateClient:
         await self._repeat(key, lambda: self._local.delete(key), request, lambda _: None)
 
     # ------------------------------------------------------------ coordinators
+
+    def _has_no_states(self) -> bool:
+        """Return True while there is no topic for them; it may never come on too few brokers."""
+        return SHARE_STATE_TOPIC not in self._metadata.image.topics.by_name
 
     async def _repeat(
         self,
