@@ -1,4 +1,4 @@
-"""A node under hostile input for a few seconds, or for most of a minute; `make fuzz` takes longer."""
+"""A node under hostile input for seconds, or for most of a minute; `make fuzz` takes longer."""
 
 import os
 from collections.abc import Callable
