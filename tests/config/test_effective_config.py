@@ -370,8 +370,12 @@ def test_the_rules_know_lists_and_defaults_for_append_and_subtract() -> None:
 
 
 def test_a_new_topic_shows_its_own_values_and_the_defaults() -> None:
-    entries = ControllerConfigRules(NODE).effective_topic_configs({"retention.ms": "9"}, CLUSTER)
+    own = {NODE.node_id: {"log.segment.bytes": "7777777"}}
+    entries = ControllerConfigRules(NODE).effective_topic_configs(
+        {"retention.ms": "9"}, CLUSTER, own.__getitem__
+    )
     shown = {entry.name: (entry.value, entry.source) for entry in entries}
+    assert shown["segment.bytes"] == ("7777777", ConfigSource.DYNAMIC_BROKER_CONFIG)
     assert shown["retention.ms"] == ("9", ConfigSource.TOPIC_CONFIG)
     assert shown["max.message.bytes"] == ("2000000", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
     assert shown["cleanup.policy"] == ("compact,delete", ConfigSource.STATIC_BROKER_CONFIG)

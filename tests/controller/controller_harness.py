@@ -1,7 +1,7 @@
 """A controller over a quorum in memory; the test moves its clock and commits its records."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -53,7 +53,10 @@ class AnyConfig:
         return "delete" if name == "cleanup.policy" else None
 
     def effective_topic_configs(
-        self, values: Mapping[str, str], default_broker: Mapping[str, str]
+        self,
+        values: Mapping[str, str],
+        default_broker: Mapping[str, str],
+        broker: Callable[[int], Mapping[str, str]],
     ) -> list[DescribedConfig]:
         return []
 

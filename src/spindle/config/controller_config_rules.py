@@ -3,7 +3,7 @@
 `ControllerConfigRules` implements the controller's port; everything here is pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from spindle.config.broker_keys import DYNAMIC_KEYS
 from spindle.config.client_metrics_keys import CLIENT_METRICS_KEYS
@@ -64,7 +64,16 @@ class ControllerConfigRules:
         return key is None or key.is_sensitive
 
     def effective_topic_configs(
-        self, values: Mapping[str, str], default_broker: Mapping[str, str]
+        self,
+        values: Mapping[str, str],
+        default_broker: Mapping[str, str],
+        broker: Callable[[int], Mapping[str, str]],
     ) -> list[DescribedConfig]:
-        """Return all keys of a topic, sorted by name: `values` over the defaults of this node."""
-        return describe_topic(BrokerLayers(self._node, default_broker), values)
+        """Return all keys of a topic, sorted by name: `values` over the defaults of this node.
+
+        Args:
+            default_broker: the dynamic values of all brokers.
+            broker: the dynamic values of one, by its id.
+        """
+        layers = BrokerLayers(self._node, default_broker, broker(self._node.node_id))
+        return describe_topic(layers, values)

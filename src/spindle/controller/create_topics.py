@@ -143,7 +143,9 @@ def _create(
         )
     records += clear_elr_records(image, ConfigResource(TOPIC_RESOURCE, topic.name), configs)
     records += partitions
-    entries = context.config_rules.effective_topic_configs(configs, image.configs.default_broker())
+    entries = context.config_rules.effective_topic_configs(
+        configs, image.configs.default_broker(), image.configs.broker
+    )
     result = _Result(
         name=topic.name,
         topic_id=topic_id,

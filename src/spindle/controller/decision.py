@@ -68,7 +68,10 @@ class ConfigRules(Protocol):
         ...
 
     def effective_topic_configs(
-        self, values: Mapping[str, str], default_broker: Mapping[str, str]
+        self,
+        values: Mapping[str, str],
+        default_broker: Mapping[str, str],
+        broker: Callable[[int], Mapping[str, str]],
     ) -> Sequence[DescribedConfig]:
         """Return all effective values of a topic with these dynamic values on this controller."""
         ...
