@@ -51,6 +51,11 @@ def _watch_the_thread_alone(original: Function) -> Function:
     return add
 
 
+def _in_python(key_map: type[DictKeyMap]) -> Function:
+    """Return a replacement of `new_key_map` that never uses native code."""
+    return lambda size, *, is_native: key_map(size)
+
+
 def _drop_newest_records(original: Function) -> Function:
     """Let compaction remove the newest record of a key."""
 
@@ -58,7 +63,7 @@ def _drop_newest_records(original: Function) -> Function:
         def newest_offset(self, key: bytes) -> int:
             return super().newest_offset(key) + 1
 
-    return Map
+    return _in_python(Map)
 
 
 def _confuse_keys(original: Function) -> Function:
@@ -71,7 +76,7 @@ def _confuse_keys(original: Function) -> Function:
         def newest_offset(self, key: bytes) -> int:
             return super().newest_offset(bytes(len(key)))
 
-    return Map
+    return _in_python(Map)
 
 
 def _forget_horizons(original: Function) -> Function:
@@ -230,7 +235,7 @@ DISK_MUTANTS: Final[dict[str, Mutant]] = {
         batch_filter,
         "rebuild_batch",
         _shorten,
-        (Mutant(cleaning, "new_key_map", lambda _: DictKeyMap),),
+        (Mutant(cleaning, "new_key_map", lambda _: _in_python(DictKeyMap)),),
     ),
     "segments behind gaps deleted": Mutant(loading, "_unverified_gaps", _delete_behind_gaps),
     "segments behind gaps deleted, without recovery points": Mutant(
