@@ -19,7 +19,7 @@ from peers.compare import Answer
 from peers.dumped_files import check_files
 from peers.failing_disk import FailingDisk, why_no_failing_disks
 from peers.java_tools import JavaTools, ToolResult
-from peers.metadata_shells import compare as compare_shells
+from peers.metadata_shells import own_lines
 from peers.node import KafkaNode, Node, NodeFailed
 from peers.trio import STACK_FRAME, Trio, TrioPair, running
 from waiting import wait_until
@@ -475,9 +475,10 @@ def test_a_disk_that_is_replaced(
     clusters.compare(script)
 
 
-def test_both_shells_on_the_metadata_of_all_this(clusters: TrioPair) -> None:
+def test_the_shell_shows_the_metadata_of_all_this(clusters: TrioPair) -> None:
+    """Kafka's newest published shell is of 4.3.1: it stops at the first record of a later level."""
     for trio in clusters.both:
         segment = trio.nodes[3].log_dirs[0] / "__cluster_metadata-0" / "00000000000000000000.log"
-        lines = compare_shells(segment, "tree", "/image/cluster", "/image/topics/byName/hit")
+        lines = own_lines(segment, "tree", "/image/cluster", "/image/topics/byName/hit")
         assert any("BrokerRegistration(id=3" in line for line in lines)
         assert sum("PartitionRegistration(replicas=" in line for line in lines) == 2
