@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("spindle._native", reason="the native code is not built")
+from spindle.common.native import is_native_available
+
+if not is_native_available():
+    pytest.skip("there is no native code", allow_module_level=True)
 from spindle.runtime.lanes import directory_lane
 from spindle.runtime.lanes.directory_lane import DirectoryLane
 

@@ -10,6 +10,7 @@ import pytest
 from metrics_scrape import Labels, scrape
 from node_harness import LANE_KEY, Client, Home, connected, running
 
+from spindle.common.native import is_native_available
 from spindle.protocol.codec import encode
 from spindle.protocol.framing import request_prefix
 from spindle.protocol.message import Message
@@ -18,7 +19,7 @@ from spindle.protocol.messages.produce import ProduceRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.runtime.node import Node
 
-pytest.importorskip("spindle._native", reason="the native code is not built")
+pytestmark = pytest.mark.skipif(not is_native_available(), reason="there is no native code")
 
 TOPICS = ("created", "rolled")
 PARTITIONS = 2

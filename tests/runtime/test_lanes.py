@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from fcntl import F_ADD_SEALS, F_SEAL_WRITE, fcntl
 from pathlib import Path
@@ -23,8 +23,10 @@ from node_harness import (
     running,
     thread_of,
 )
+from waiting import until
 
 from spindle.common.errors import ErrorCode
+from spindle.common.native import is_native_available
 from spindle.log import leasing
 from spindle.log.lease import LeaseTerms
 from spindle.protocol.api import PRODUCE
@@ -37,17 +39,13 @@ from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.runtime.node import Node
 
-pytest.importorskip("spindle._native", reason="the native code is not built")
+if not is_native_available():
+    pytest.skip("there is no native code", allow_module_level=True)
 from spindle.runtime.lanes import directory_lane
 from spindle.runtime.lanes.lanes import Lanes
 
 LANE = {LANE_KEY.replace(".", "_"): "true"}
 OK = ErrorCode.NONE
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - nothing waits for it in the node
-        await asyncio.sleep(0.001)
 
 
 def in_lanes(node: Node) -> int:

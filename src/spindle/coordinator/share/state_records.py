@@ -96,13 +96,7 @@ def encode_state(record: StateRecord) -> tuple[bytes, bytes | None]:
             create_timestamp=value.create_timestamp_ms,
             write_timestamp=value.write_timestamp_ms,
             state_batches=[
-                ShareSnapshotValue.StateBatch(
-                    first_offset=b.first_offset,
-                    last_offset=b.last_offset,
-                    delivery_state=b.delivery_state,
-                    delivery_count=b.delivery_count,
-                )
-                for b in value.batches
+                ShareSnapshotValue.StateBatch(**batch._asdict()) for batch in value.batches
             ],
         )
     else:
@@ -112,13 +106,7 @@ def encode_state(record: StateRecord) -> tuple[bytes, bytes | None]:
             start_offset=value.start_offset,
             delivery_complete_count=value.delivery_complete_count,
             state_batches=[
-                ShareUpdateValue.StateBatch(
-                    first_offset=b.first_offset,
-                    last_offset=b.last_offset,
-                    delivery_state=b.delivery_state,
-                    delivery_count=b.delivery_count,
-                )
-                for b in value.batches
+                ShareUpdateValue.StateBatch(**batch._asdict()) for batch in value.batches
             ],
         )
     return encoded_key, _INT16.pack(_VERSION) + encode(message, _VERSION)

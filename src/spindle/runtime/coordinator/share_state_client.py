@@ -122,12 +122,7 @@ class ShareStateClient:
             start_offset=written.start_offset,
             delivery_complete_count=written.delivery_complete_count,
             state_batches=[
-                cls.WriteStateData.PartitionData.StateBatch(
-                    first_offset=batch.first_offset,
-                    last_offset=batch.last_offset,
-                    delivery_state=batch.delivery_state,
-                    delivery_count=batch.delivery_count,
-                )
+                cls.WriteStateData.PartitionData.StateBatch(**batch._asdict())
                 for batch in written.batches
             ],
         )

@@ -1,11 +1,12 @@
 """ShareFetch and ShareAcknowledge: records for the members of share groups (KIP-932, KIP-1222)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from spindle.authorization.operations import Operation
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicIdPartition
+from spindle.common.uuids import Uuid
 from spindle.coordinator.share.share_partition import (
     AcknowledgedBatch,
     AcquisitionRequest,
@@ -201,40 +202,32 @@ def _fetch_response(
 ) -> ShareFetchResponse:
     settings = services.share.delivery_settings(key.group_id)
     response = ShareFetchResponse(acquisition_lock_timeout_ms=settings.lock_duration_ms)
-    topics: dict[bytes, _FetchTopic] = {}
-    leaders: dict[int, None] = {}
-    for where in dict.fromkeys([*fetched, *errors]):
-        data = _FetchTopic.PartitionData(partition_index=where.partition)
-        part, refused = fetched.get(where), errors.get(where)
-        if part is not None and part.error is not None:
-            data.error_code, data.error_message = part.error.code, part.error.message
-        elif part is not None:
-            data.records = part.records
-            data.acquired_records = [
-                _FetchTopic.PartitionData.AcquiredRecords(
-                    first_offset=first, last_offset=last, delivery_count=count
-                )
-                for first, last, count in part.acquired
-            ]
-        if refused is not None:
-            data.acknowledge_error_code = refused.code
-            data.acknowledge_error_message = refused.message
-        if data.error_code in _LEADER_ERRORS or data.acknowledge_error_code in _LEADER_ERRORS:
-            leader, epoch = _leader_of(services, where)
-            data.current_leader = _FetchTopic.PartitionData.LeaderIdAndEpoch(
-                leader_id=leader, leader_epoch=epoch
-            )
-            leaders[leader] = None
-        topic = topics.get(where.topic_id)
-        if topic is None:
-            topic = topics[where.topic_id] = _FetchTopic(topic_id=where.topic_id)
-            response.responses.append(topic)
-        topic.partitions.append(data)
-    response.node_endpoints = [
-        ShareFetchResponse.NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
-        for node_id, host, port, rack in _endpoints(services, context, leaders)
-    ]
+    partitions = {
+        where: _fetched(where, fetched.get(where), errors.get(where))
+        for where in dict.fromkeys([*fetched, *errors])
+    }
+    _fill(services, context, response, _FetchTopic, partitions)
     return response
+
+
+def _fetched(
+    where: TopicIdPartition, part: FetchedSharePartition | None, refused: ApiError | None
+) -> _FetchTopic.PartitionData:
+    data = _FetchTopic.PartitionData(partition_index=where.partition)
+    if part is not None and part.error is not None:
+        data.error_code, data.error_message = part.error.code, part.error.message
+    elif part is not None:
+        data.records = part.records
+        data.acquired_records = [
+            _FetchTopic.PartitionData.AcquiredRecords(
+                first_offset=first, last_offset=last, delivery_count=count
+            )
+            for first, last, count in part.acquired
+        ]
+    if refused is not None:
+        data.acknowledge_error_code = refused.code
+        data.acknowledge_error_message = refused.message
+    return data
 
 
 # ---------------------------------------------------------------- ShareAcknowledge
@@ -268,27 +261,12 @@ def _acknowledge_response(
 ) -> ShareAcknowledgeResponse:
     settings = services.share.delivery_settings(key.group_id)
     response = ShareAcknowledgeResponse(acquisition_lock_timeout_ms=settings.lock_duration_ms)
-    topics: dict[bytes, _AckTopic] = {}
-    leaders: dict[int, None] = {}
+    partitions = {}
     for where, refused in errors.items():
-        data = _AckTopic.PartitionData(partition_index=where.partition)
+        data = partitions[where] = _AckTopic.PartitionData(partition_index=where.partition)
         if refused is not None:
             data.error_code, data.error_message = refused.code, refused.message
-        if data.error_code in _LEADER_ERRORS:
-            leader, epoch = _leader_of(services, where)
-            data.current_leader = _AckTopic.PartitionData.LeaderIdAndEpoch(
-                leader_id=leader, leader_epoch=epoch
-            )
-            leaders[leader] = None
-        topic = topics.get(where.topic_id)
-        if topic is None:
-            topic = topics[where.topic_id] = _AckTopic(topic_id=where.topic_id)
-            response.responses.append(topic)
-        topic.partitions.append(data)
-    response.node_endpoints = [
-        ShareAcknowledgeResponse.NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
-        for node_id, host, port, rack in _endpoints(services, context, leaders)
-    ]
+    _fill(services, context, response, _AckTopic, partitions)
     return response
 
 
@@ -345,15 +323,38 @@ def _name_of(services: BrokerServices, where: TopicIdPartition) -> str:
     return "" if topic is None else topic.name
 
 
-def _leader_of(services: BrokerServices, where: TopicIdPartition) -> tuple[int, int]:
-    return services.replicas.leader_of(_name_of(services, where), where.partition)
-
-
-def _endpoints(
-    services: BrokerServices, context: RequestContext, leaders: Iterable[int]
-) -> Iterable[tuple[int, str, int, str | None]]:
+def _fill(
+    services: BrokerServices,
+    context: RequestContext,
+    response: ShareFetchResponse | ShareAcknowledgeResponse,
+    topic_class: type[_FetchTopic] | type[_AckTopic],
+    partitions: Mapping[TopicIdPartition, Any],
+) -> None:
+    """Put the partitions under their topics, with the leaders of those that this broker lost."""
+    topics: dict[Uuid, Any] = {}
     image = services.metadata.image
+    leaders: dict[int, None] = {}
+    for where, data in partitions.items():
+        codes = {data.error_code, getattr(data, "acknowledge_error_code", ErrorCode.NONE)}
+        if not codes.isdisjoint(_LEADER_ERRORS):
+            name = _name_of(services, where)
+            leader, epoch = services.replicas.leader_of(name, where.partition)
+            data.current_leader = topic_class.PartitionData.LeaderIdAndEpoch(
+                leader_id=leader, leader_epoch=epoch
+            )
+            leaders[leader] = None
+        topic = topics.setdefault(where.topic_id, topic_class(topic_id=where.topic_id))
+        topic.partitions.append(data)
+    response.responses = list(topics.values())
+    node_class: Any = type(response).NodeEndpoint
     for leader in leaders:
         endpoint = endpoint_of(image, leader, context.listener)
         if endpoint is not None:
-            yield leader, endpoint.host, endpoint.port, image.cluster.brokers[leader].rack
+            response.node_endpoints.append(
+                node_class(
+                    node_id=leader,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    rack=image.cluster.brokers[leader].rack,
+                )
+            )

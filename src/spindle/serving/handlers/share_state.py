@@ -56,13 +56,7 @@ async def read_share_group_state(
         state = await services.share_coordinator.read(key, asked.leader_epoch)
         result.state_epoch, result.start_offset = state.state_epoch, state.start_offset
         result.state_batches = [
-            result_class.StateBatch(
-                first_offset=batch.first_offset,
-                last_offset=batch.last_offset,
-                delivery_state=batch.delivery_state,
-                delivery_count=batch.delivery_count,
-            )
-            for batch in state.batches
+            result_class.StateBatch(**batch._asdict()) for batch in state.batches
         ]
 
     return await _each(services, context, request, ReadShareGroupStateResponse(), one)
