@@ -14,7 +14,6 @@ mod batch;
 #[allow(unsafe_code)]
 mod buffers;
 mod compaction;
-#[allow(unsafe_code)]
 mod lane;
 mod numbers;
 

@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::batch::{
-    check_client_batch, patch_log_append_time, patch_offset_and_epoch, BatchHeader, HEADER_BYTES,
+    check_client_batch, patch_log_append_time, patch_offset_and_epoch, BatchHeader,
 };
 use super::lease::{LeaseShared, LeaseState, Leases};
 use super::wire::{Header, Produce, Produced, TopicKey};
+use crate::batch::HEADER_BYTES;
 
 const NOT_STORED: i16 = 56; // KAFKA_STORAGE_ERROR
 const ACKS_ALL: i16 = -1;

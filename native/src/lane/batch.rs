@@ -1,14 +1,14 @@
 //! The record batch of format version 2: what the lane checks and changes of its header.
 
-pub const HEADER_BYTES: usize = 61;
-pub const LOG_OVERHEAD_BYTES: usize = 12;
+use crate::batch::{
+    computed_crc, APPEND_TIME_FLAG, ATTRIBUTES_AT, BASE_SEQUENCE_AT, CODEC_MASK, CONTROL_FLAG,
+    CRC_AT, HEADER_BYTES, LAST_DELTA_AT, LEADER_EPOCH_AT, LENGTH_AT, LOG_OVERHEAD_BYTES, MAGIC_AT,
+    MAX_TIMESTAMP_AT, PRODUCER_EPOCH_AT, PRODUCER_ID_AT, RECORD_COUNT_AT, TRANSACTIONAL_FLAG,
+};
+use crate::numbers::{i16_at, i32_at, i64_at, u32_at};
+
 const MAGIC: u8 = 2;
-const CRC_COVERS_FROM: usize = 21;
-const CODEC_MASK: i16 = 0x07;
-const TIMESTAMP_TYPE_FLAG: i16 = 0x08;
-const TRANSACTIONAL_FLAG: i16 = 0x10;
-const CONTROL_FLAG: i16 = 0x20;
-const ZSTD: i16 = 4;
+const ZSTD: u8 = 4;
 /// Produce requests before this version may not carry zstd.
 const ZSTD_FROM: i16 = 7;
 const MAX_SEQUENCE: i32 = i32::MAX;
@@ -36,40 +36,32 @@ pub struct Rules {
     pub limits_decompressed: bool,
 }
 
-fn int16(bytes: &[u8], at: usize) -> i16 {
-    i16::from_be_bytes([bytes[at], bytes[at + 1]])
-}
-
-fn int32(bytes: &[u8], at: usize) -> i32 {
-    i32::from_be_bytes(bytes[at..at + 4].try_into().unwrap_or_default())
-}
-
-fn int64(bytes: &[u8], at: usize) -> i64 {
-    i64::from_be_bytes(bytes[at..at + 8].try_into().unwrap_or_default())
-}
-
 impl BatchHeader {
     /// Read the header at the start; None if it is cut off, or not one of a batch of magic 2.
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        if bytes.len() < HEADER_BYTES || bytes[16] != MAGIC {
+        if bytes.len() < HEADER_BYTES || bytes[MAGIC_AT] != MAGIC {
             return None;
         }
         let header = BatchHeader {
-            base_offset: int64(bytes, 0),
-            batch_length: int32(bytes, 8),
-            attributes: int16(bytes, 21),
-            last_offset_delta: int32(bytes, 23),
-            max_timestamp: int64(bytes, 35),
-            producer_id: int64(bytes, 43),
-            producer_epoch: int16(bytes, 51),
-            base_sequence: int32(bytes, 53),
-            record_count: int32(bytes, 57),
+            base_offset: i64_at(bytes, 0),
+            batch_length: i32_at(bytes, LENGTH_AT),
+            attributes: i16_at(bytes, ATTRIBUTES_AT),
+            last_offset_delta: i32_at(bytes, LAST_DELTA_AT),
+            max_timestamp: i64_at(bytes, MAX_TIMESTAMP_AT),
+            producer_id: i64_at(bytes, PRODUCER_ID_AT),
+            producer_epoch: i16_at(bytes, PRODUCER_EPOCH_AT),
+            base_sequence: i32_at(bytes, BASE_SEQUENCE_AT),
+            record_count: i32_at(bytes, RECORD_COUNT_AT),
         };
-        (header.batch_length >= (HEADER_BYTES - LOG_OVERHEAD_BYTES) as i32).then_some(header)
+        (header.batch_length >= 0 && header.size_bytes() >= HEADER_BYTES).then_some(header)
     }
 
     pub fn size_bytes(&self) -> usize {
-        self.batch_length as usize + LOG_OVERHEAD_BYTES
+        self.batch_length as usize + LOG_OVERHEAD_BYTES as usize
+    }
+
+    fn has(&self, flags: u8) -> bool {
+        self.attributes & i16::from(flags) != 0
     }
 
     /// Saturates, because the bytes may be damaged.
@@ -89,44 +81,46 @@ impl BatchHeader {
 /// Return the header of a client's batch that can be appended as it is; None to let Python decide.
 pub fn check_client_batch(records: &[u8], version: i16) -> Option<BatchHeader> {
     let header = BatchHeader::read(records)?;
-    let codec = header.attributes & CODEC_MASK;
+    let codec = header.attributes as u8 & CODEC_MASK;
     let is_fine = header.size_bytes() == records.len()
         && codec <= ZSTD
         && (codec != ZSTD || version >= ZSTD_FROM)
         && header.record_count > 0
         && header.last_offset_delta == header.record_count - 1
         && header.base_offset == 0
-        && header.attributes & (CONTROL_FLAG | TRANSACTIONAL_FLAG) == 0
+        && !header.has(CONTROL_FLAG | TRANSACTIONAL_FLAG)
         && (header.producer_id < 0 || header.base_sequence >= 0);
-    (is_fine && crc_fast::crc32_iscsi(&records[CRC_COVERS_FROM..]) == int32(records, 17) as u32)
-        .then_some(header)
+    (is_fine && computed_crc(records) == u32_at(records, CRC_AT)).then_some(header)
 }
 
 impl Rules {
     /// Return whether the batch may be appended without a look at its records.
     pub fn allow(&self, header: &BatchHeader, now_ms: i64) -> bool {
         header.size_bytes() as i64 <= self.max_batch_bytes
-            && !(self.limits_decompressed && header.attributes & CODEC_MASK != 0)
+            && !(self.limits_decompressed && header.has(CODEC_MASK))
             && (self.uses_log_append_time
-                || (header.attributes & TIMESTAMP_TYPE_FLAG == 0
+                || (!header.has(APPEND_TIME_FLAG)
                     && header.max_timestamp <= now_ms.saturating_add(self.timestamp_after_max_ms)))
     }
 }
 
 /// Write the leader's base offset and epoch, which the checksum does not cover.
 pub fn patch_offset_and_epoch(records: &mut [u8], base_offset: i64, leader_epoch: i32) {
-    records[..8].copy_from_slice(&base_offset.to_be_bytes());
-    records[12..16].copy_from_slice(&leader_epoch.to_be_bytes());
+    put(records, 0, base_offset.to_be_bytes());
+    put(records, LEADER_EPOCH_AT, leader_epoch.to_be_bytes());
 }
 
 /// Write the time of the append, and the new checksum.
 pub fn patch_log_append_time(records: &mut [u8], header: &mut BatchHeader, now_ms: i64) {
-    header.attributes |= TIMESTAMP_TYPE_FLAG;
+    header.attributes |= i16::from(APPEND_TIME_FLAG);
     header.max_timestamp = now_ms;
-    records[21..23].copy_from_slice(&header.attributes.to_be_bytes());
-    records[35..43].copy_from_slice(&now_ms.to_be_bytes());
-    let crc = crc_fast::crc32_iscsi(&records[CRC_COVERS_FROM..]);
-    records[17..21].copy_from_slice(&crc.to_be_bytes());
+    put(records, ATTRIBUTES_AT, header.attributes.to_be_bytes());
+    put(records, MAX_TIMESTAMP_AT, now_ms.to_be_bytes());
+    put(records, CRC_AT, computed_crc(records).to_be_bytes());
+}
+
+fn put<const N: usize>(records: &mut [u8], at: usize, bytes: [u8; N]) {
+    records[at..at + N].copy_from_slice(&bytes);
 }
 
 #[cfg(test)]
@@ -136,17 +130,17 @@ pub mod tests {
     /// A batch of `count` records, with any bytes as records.
     pub fn batch(count: i32, producer: (i64, i16, i32), max_timestamp: i64) -> Vec<u8> {
         let mut bytes = vec![0u8; HEADER_BYTES + 10 * count as usize];
-        let length = (bytes.len() - LOG_OVERHEAD_BYTES) as i32;
-        bytes[8..12].copy_from_slice(&length.to_be_bytes());
-        bytes[16] = MAGIC;
-        bytes[23..27].copy_from_slice(&(count - 1).to_be_bytes());
-        bytes[35..43].copy_from_slice(&max_timestamp.to_be_bytes());
-        bytes[43..51].copy_from_slice(&producer.0.to_be_bytes());
-        bytes[51..53].copy_from_slice(&producer.1.to_be_bytes());
-        bytes[53..57].copy_from_slice(&producer.2.to_be_bytes());
-        bytes[57..61].copy_from_slice(&count.to_be_bytes());
-        let crc = crc_fast::crc32_iscsi(&bytes[CRC_COVERS_FROM..]);
-        bytes[17..21].copy_from_slice(&crc.to_be_bytes());
+        let length = bytes.len() as i32 - LOG_OVERHEAD_BYTES as i32;
+        put(&mut bytes, LENGTH_AT, length.to_be_bytes());
+        bytes[MAGIC_AT] = MAGIC;
+        put(&mut bytes, LAST_DELTA_AT, (count - 1).to_be_bytes());
+        put(&mut bytes, MAX_TIMESTAMP_AT, max_timestamp.to_be_bytes());
+        put(&mut bytes, PRODUCER_ID_AT, producer.0.to_be_bytes());
+        put(&mut bytes, PRODUCER_EPOCH_AT, producer.1.to_be_bytes());
+        put(&mut bytes, BASE_SEQUENCE_AT, producer.2.to_be_bytes());
+        put(&mut bytes, RECORD_COUNT_AT, count.to_be_bytes());
+        let crc = computed_crc(&bytes);
+        put(&mut bytes, CRC_AT, crc.to_be_bytes());
         bytes
     }
 
@@ -161,7 +155,7 @@ pub mod tests {
     #[test]
     fn any_changed_byte_after_the_checksum_is_noticed() {
         let bytes = batch(1, (-1, -1, -1), 5);
-        for at in CRC_COVERS_FROM..bytes.len() {
+        for at in ATTRIBUTES_AT..bytes.len() {
             let mut changed = bytes.clone();
             changed[at] ^= 1;
             assert!(check_client_batch(&changed, 9).is_none(), "byte {at}");
@@ -187,10 +181,7 @@ pub mod tests {
         patch_offset_and_epoch(&mut bytes, 12, 3);
         let patched = BatchHeader::read(&bytes).unwrap();
         assert_eq!((patched.max_timestamp, patched.base_offset), (77, 12));
-        assert_eq!(
-            crc_fast::crc32_iscsi(&bytes[CRC_COVERS_FROM..]),
-            int32(&bytes, 17) as u32
-        );
+        assert_eq!(computed_crc(&bytes), u32_at(&bytes, CRC_AT));
     }
 
     #[test]

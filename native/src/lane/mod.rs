@@ -20,6 +20,7 @@ pub mod segment;
 pub mod server;
 pub mod session;
 pub mod shared;
+#[allow(unsafe_code)]
 pub mod system;
 pub mod times;
 pub mod wire;

@@ -5,9 +5,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use super::batch::{BatchHeader, HEADER_BYTES};
+use super::batch::BatchHeader;
 use super::lease::LeaseState;
 use super::segment::OFFSET_ENTRY_BYTES;
+use crate::batch::HEADER_BYTES;
 
 /// Records of at least this size are sent from their file without being read.
 pub const MIN_SENT_BYTES: u64 = 64 * 1024;

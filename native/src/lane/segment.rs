@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use super::batch::{BatchHeader, LOG_OVERHEAD_BYTES};
+use super::batch::BatchHeader;
+use crate::batch::LOG_OVERHEAD_BYTES;
 
 pub const OFFSET_ENTRY_BYTES: u64 = 8;
 const TIME_ENTRY_BYTES: u64 = 12;
@@ -98,7 +99,7 @@ impl ActiveSegment {
             }
             now.bytes_since_entry = 0;
         }
-        now.bytes_since_entry += i64::from(header.batch_length) + LOG_OVERHEAD_BYTES as i64;
+        now.bytes_since_entry += i64::from(header.batch_length) + LOG_OVERHEAD_BYTES;
         Ok(())
     }
 }
