@@ -617,7 +617,7 @@ async def test_a_session_ends_as_soon_as_it_has_lasted_its_time() -> None:
 async def test_a_broker_with_very_many_partitions_leaves_them_bit_by_bit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(broker_heartbeat, "MAX_MOVES_PER_FENCING", 1)
+    monkeypatch.setattr(broker_heartbeat, "MAX_PARTITIONS_PER_FENCING", 1)
 
     c = Cluster()
     await c.start()
@@ -633,7 +633,7 @@ async def test_a_broker_with_very_many_partitions_leaves_them_bit_by_bit(
 async def test_a_broker_leaves_more_partitions_when_the_first_change_is_committed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(broker_heartbeat, "MAX_MOVES_PER_FENCING", 1)
+    monkeypatch.setattr(broker_heartbeat, "MAX_PARTITIONS_PER_FENCING", 1)
 
     c = Cluster()
     await c.start()
@@ -652,7 +652,7 @@ async def test_a_broker_leaves_more_partitions_when_the_first_change_is_committe
 async def test_a_broker_that_is_heard_of_while_it_leaves_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(broker_heartbeat, "MAX_MOVES_PER_FENCING", 1)
+    monkeypatch.setattr(broker_heartbeat, "MAX_PARTITIONS_PER_FENCING", 1)
 
     c = Cluster()
     await c.start()

@@ -703,7 +703,7 @@ def test_a_log_that_was_renamed_is_not_missing_after_a_kill(goes: str) -> None:
         directory.delete_expired(NOW_MS + 10**9)
     else:
         directory.mark_stray(directory.logs[A0], UNIQUE)
-        directory.forget_renamed()
+        directory.checkpoint_logs_in_use()
     assert opened(files).missing_at_start == set()
 
 

@@ -21,7 +21,7 @@ from spindle.protocol.messages.broker_heartbeat import (
 )
 from spindle.protocol.messages.metadata_records import BrokerRegistrationChangeRecord
 
-MAX_MOVES_PER_FENCING: Final = 1_000
+MAX_PARTITIONS_PER_FENCING: Final = 1_000
 """Maximum number of partitions that are moved away in one step when a broker is fenced: some tens
 of milliseconds of work."""
 MAX_MOVES_PER_HEARTBEAT: Final = MAX_RECORDS_PER_OPERATION
@@ -116,7 +116,7 @@ def fence_stale_broker(
         return Decision(False)
     changes = BrokerChangeRecords(image, context.settings)
     is_fenced = broker_id not in image.cluster.brokers or changes.fence(
-        broker_id, MAX_MOVES_PER_FENCING
+        broker_id, MAX_PARTITIONS_PER_FENCING
     )
     settle = heartbeats.end_session if is_fenced else heartbeats.expire
     return Decision(True, changes.records, on_append=lambda _: settle(broker_id))

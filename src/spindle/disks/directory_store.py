@@ -110,7 +110,7 @@ class DirectoryStore:
         self._removed_later: dict[str, TopicPartition] = {}
         self._is_loaded = False
         self.checkpoints_name_strays = False
-        """True from the renaming of a log to `-stray` until `forget_renamed`."""
+        """True from the renaming of a log to `-stray` until `checkpoint_logs_in_use`."""
         self._seen_flush_requests = -1
         self.deleted_at_start: list[DeletedLog] = []
         """The `-delete` directories that `load` found, until `remove_deleted` or `restore`."""
@@ -390,7 +390,7 @@ class DirectoryStore:
         for log in doomed:
             self._forget(log)
             self._cleaner_offsets.pop(log.topic_partition, None)
-        self.forget_renamed()
+        self.checkpoint_logs_in_use()
         for log in doomed:
             log.mark_deleted(deleted_directory(log.topic_partition, new_uuid()))
             due_ms = now_ms + log.config.file_delete_delay_ms
@@ -559,11 +559,11 @@ class DirectoryStore:
         self.stray_logs[log.topic_partition] = log
         self.checkpoints_name_strays = True
 
-    def forget_renamed(self) -> None:
-        """Remove logs that were renamed to `-stray` or `-delete` from the checkpoints.
+    def checkpoint_logs_in_use(self) -> None:
+        """Write the checkpoints without the logs that have left; `-delete` before the rename.
 
         After a kill, an entry would look like that of a later topic's log of the same name, which
-        is missing.
+        is missing. Strays, which are many at a start, leave the checkpoints after the last rename.
         """
         self.checkpoints_name_strays = False
         self.checkpoint_recovery_points()

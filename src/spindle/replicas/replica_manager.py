@@ -332,7 +332,7 @@ class ReplicaManager:
 
     async def _host(self, instructions: Sequence[HostReplica]) -> None:
         """Find on disk or create the logs of replicas that are new here."""
-        missing: list[HostReplica] = []
+        to_create: list[HostReplica] = []
         for instruction in instructions:
             where = instruction.topic_partition
             if await self._host_found(instruction):
@@ -354,11 +354,11 @@ class ReplicaManager:
                     log.error("%s stays offline: what is left of its log: %s", where, failure)
                     continue
             if restored is None:
-                missing.append(instruction)
+                to_create.append(instruction)
                 continue
             restored[1].log_count += 1
             self._add(instruction, *restored)
-        await self._creation.create(missing, self._add)
+        await self._creation.create(to_create, self._add)
 
     async def _host_found(self, instruction: HostReplica) -> bool:
         """Host the replica's log if the start found it; rename the other logs of its name.
@@ -495,7 +495,7 @@ class ReplicaManager:
             store = directory.store
             if store.checkpoints_name_strays and not directory.is_offline:
                 with suppress(LogDirectoryFailed):
-                    await directory.executor.submit(store.forget_renamed)
+                    await directory.executor.submit(store.checkpoint_logs_in_use)
             needed = {where for where, lacking in self.missing.items() if lacking is directory}
             unexplained = store.unexplained_entries
             busy = {where for where in unexplained if self.busy.end_of(where) is not None}

@@ -161,7 +161,7 @@ class AffectedReplicas:
             )
 
     def lost_for_good(self) -> list[TopicPartition]:
-        """Return the only replicas of partitions whose directory this broker does not have.
+        """Return the only replicas of partitions whose directory or folder this broker lacks.
 
         While a directory is offline, none counts as lost: that directory may have it.
         """

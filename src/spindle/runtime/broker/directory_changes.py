@@ -267,9 +267,10 @@ class DirectoryChanges:
                     path,
                     dict.fromkeys(lost, ReplicaState.OFFLINE),
                     f"{path} is online, and {len(lost)} replica{'' if len(lost) == 1 else 's'} of "
-                    f"broker {parts.node_id} stay offline because the directory that had them was "
-                    "replaced or is not in log.dirs; bring it back and restart the broker, or "
-                    "accept each loss by name (--accept-loss)",
+                    f"broker {parts.node_id} stay offline because their logs are missing: their "
+                    "directory was replaced or is not in log.dirs, or their folders are not in it "
+                    "any more; bring directory or folder back and restart the broker, or accept "
+                    "each loss by name (--accept-loss)",
                 )
             parts.replicas.accept_losses(accepted)
             try:

@@ -197,7 +197,7 @@ class Lanes(ConnectionLanes):
             and len(partitions) <= self._max_leases // 2
         )
         if lane is None or not has_room or not self._may_serve():
-            connection.stay_for_longer()
+            connection.keep_out_of_lanes()
             return
         is_ready = True
         for partition in partitions:
@@ -205,7 +205,7 @@ class Lanes(ConnectionLanes):
             if lease is None or lease.has_ended:
                 is_ready = False
                 if not self._lease(lane, partition):
-                    connection.stay_for_longer()
+                    connection.keep_out_of_lanes()
                     return
         if is_ready:
             connection.move_to(partial(self._adopt, lane, connection, session_id))

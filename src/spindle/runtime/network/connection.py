@@ -60,8 +60,10 @@ class ConnectionState(Enum):
 _SERVING, _MUTED, _IN_LANE, _REFUSING, _CLOSING, _CLOSED = ConnectionState
 
 _LIVING: Final = (_SERVING, _MUTED, _IN_LANE)
-_MAX_PAUSE_OF_LANE: Final = 1024
-"""Maximum number of requests that the event loop serves before a lane is considered again."""
+_FIRST_REQUESTS_OUTSIDE_LANE: Final = 1
+_MAX_REQUESTS_OUTSIDE_LANE: Final = 1024
+"""Numbers of Produce and Fetch requests that the event loop serves before a lane is considered
+again: twice as many each time, and never fewer."""
 
 LEGAL_MOVES: Final = {
     _SERVING: {_MUTED, _IN_LANE, _REFUSING, _CLOSING, _CLOSED},
@@ -79,7 +81,7 @@ class ConnectionLanes(ABC):
 
     @abstractmethod
     def consider(self, connection: "Connection", frame: Bytes) -> None:
-        """Call `move_to` if a lane can serve requests like this one, else `stay_for_longer`."""
+        """Call `move_to` if a lane can serve requests like this one, else `keep_out_of_lanes`."""
 
     @property
     @abstractmethod
@@ -174,7 +176,7 @@ class Connection(asyncio.BufferedProtocol):
         self._adopt: Callable[[bytes], int | None] | None = None
         self._token = 0
         self._requests_to_lane = 0
-        self._pause_of_lane = 1
+        self._requests_outside_lane = _FIRST_REQUESTS_OUTSIDE_LANE
         self._on_lost: dict[Hashable, Callable[[], None]] = {}
 
     def _move(self, state: ConnectionState, timer: asyncio.TimerHandle | None = None) -> None:
@@ -406,10 +408,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._requests_to_lane < 0 and self._adopt is None and self.state is _SERVING:
             lanes.consider(self, frame)
 
-    def stay_for_longer(self) -> None:
+    def keep_out_of_lanes(self) -> None:
         """Serve more requests here than the last time before a lane is considered again."""
-        self._requests_to_lane = self._pause_of_lane
-        self._pause_of_lane = min(2 * self._pause_of_lane, _MAX_PAUSE_OF_LANE)
+        self._requests_to_lane = self._requests_outside_lane
+        self._requests_outside_lane = min(
+            2 * self._requests_outside_lane, _MAX_REQUESTS_OUTSIDE_LANE
+        )
 
     def move_to(self, adopt: Callable[[bytes], int | None]) -> None:
         """Call `adopt` with the bytes that were received, as soon as nothing is pending.
@@ -446,7 +450,7 @@ class Connection(asyncio.BufferedProtocol):
         self._release_large()
         token = adopt(received) if adopt is not None else None
         if token is None:
-            self.stay_for_longer()
+            self.keep_out_of_lanes()
             self._feed(received)
             self._flow()
             return
@@ -477,7 +481,7 @@ class Connection(asyncio.BufferedProtocol):
         self._move(_SERVING)
         self._token = 0
         if not is_served:
-            self.stay_for_longer()
+            self.keep_out_of_lanes()
         self._feed(received)
         self.last_active_s = self._loop.time() - (0.0 if received else idle_s)
         self._flow()
