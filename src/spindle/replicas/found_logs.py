@@ -30,9 +30,11 @@ def own_log(
     """Return the log with the topic id, or None; of two, return the one with more records.
 
     Two exist if one was offline when the other was created. It is unknown which is newer: take the
-    one with the higher last epoch, then end offset, then the one the metadata names. If no log has
-    the topic id, return one without a topic id that is in the recorded directory, provided that it
-    is empty or the replica may lead. If no directory is recorded yet, return an empty one.
+    one with the higher last epoch, then end offset, then the one the metadata names. A log without
+    epochs has started over at its leader's log start: it is newer than a log that ends before. If
+    no log has the topic id, return one without a topic id that is in the recorded directory,
+    provided that it is empty or the replica may lead. If no directory is recorded yet, return an
+    empty one.
     """
     recorded = partition.directory(broker_id)
 
@@ -50,11 +52,18 @@ def own_log(
 
     def rank(place: FoundLog) -> tuple[int, int, bool]:
         log, directory = place
-        epoch = log.epochs.latest
-        is_recorded = directory.directory_id == recorded
-        return (-1 if epoch is None else epoch, log.log_end_offset, is_recorded)
+        return (_last_epoch(log), log.log_end_offset, directory.directory_id == recorded)
 
-    return max(own, key=rank) if own else None
+    if not own:
+        return None
+    longest = max(own, key=lambda place: (place[0].log_end_offset, rank(place)))
+    has_started_over = _last_epoch(longest[0]) < 0
+    return longest if has_started_over else max(own, key=rank)
+
+
+def _last_epoch(log: Log) -> int:
+    epoch = log.epochs.latest
+    return -1 if epoch is None else epoch
 
 
 def may_be_own_log(
