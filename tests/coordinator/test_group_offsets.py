@@ -1,18 +1,27 @@
 """OffsetCommit, OffsetFetch, OffsetDelete, DeleteGroups and expiry."""
 
 import pytest
+from coordinator_log import image_of, topic
 from group_scenario import RANGE, REBALANCE_MS, Scenario, subscription, with_config
 
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 from spindle.coordinator.classic.classic_group import GroupState
+from spindle.coordinator.consumer.subscriptions import TopicsView
 from spindle.coordinator.coordinator_result import GroupResult
 from spindle.coordinator.descriptions import describe_group, list_groups
 from spindle.coordinator.records import CommittedOffset, GroupRecord, OffsetRecord
 
 RETENTION_MS = 7 * 24 * 3_600_000
 ID_A, ID_B = b"a" * 16, b"b" * 16
+
+
+def present(s: Scenario, topic_id: bytes) -> Scenario:
+    """Let the cluster have one topic, of the name `t`."""
+    s.shard.groups.view = TopicsView(image_of(topic("t", topic_id, 4)).topics, 1)
+    return s
+
 
 # ---------------------------------------------------------------- committing
 
@@ -48,7 +57,7 @@ def test_failed_commit_changes_nothing() -> None:
 
 
 def test_commit_stores_what_the_request_says() -> None:
-    s = Scenario()
+    s = present(Scenario(), ID_A)
     s.commit_offsets({("t", 0): 5}, metadata="note", topic_id=ID_A)
     assert s.offset("t", 0) == CommittedOffset(5, -1, "note", s.now_ms, -1, ID_A, 0)
 
@@ -146,9 +155,18 @@ def test_all_offsets_of_a_group() -> None:
 def test_offset_of_a_former_topic_of_that_name_is_not_shown(
     stored: bytes, asked: bytes, offset: int
 ) -> None:
-    s = Scenario()
+    s = present(Scenario(), stored)
     s.commit_offsets({("t", 0): 5}, topic_id=stored)
     assert s.fetch(("t", 0), topic_id=asked) == {("t", 0): offset}
+
+
+def test_a_commit_that_waited_until_its_topic_was_deleted_is_refused() -> None:
+    s = present(Scenario(), ID_B)
+    assert s.commit_offsets({("t", 0): 5}, topic_id=ID_B) is ErrorCode.NONE
+    late = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert s.commit_offsets({("t", 0): 9}, topic_id=ID_A) is late
+    assert s.add_offsets({("t", 0): 9}, topic_ids={"t": ID_A}) is late
+    assert s.fetch(("t", 0)) == {("t", 0): 5}
 
 
 # ---------------------------------------------------------------- transactions
@@ -280,9 +298,9 @@ def test_deleting_a_group_takes_pending_offsets_with_it() -> None:
 
 
 def test_offsets_go_with_their_topic() -> None:
-    s = Scenario()
+    s = present(Scenario(), ID_A)
     s.commit_offsets({("t", 0): 5}, topic_id=ID_A)
-    s.commit_offsets({("t", 1): 5}, topic_id=ID_B)
+    present(s, ID_B).commit_offsets({("t", 1): 5}, topic_id=ID_B)
     s.commit_offsets({("t", 2): 5, ("u", 0): 5})
     out = GroupResult(s.now_ms)
     s.shard.offset_requests.on_topics_deleted([(ID_A, "t")], out)

@@ -220,6 +220,21 @@ async def test_first_group_waits_for_the_partition_that_this_broker_is_about_to_
     broker.groups.close()
 
 
+async def test_a_commit_whose_topic_is_deleted_while_it_waits_is_refused() -> None:
+    broker = start_broker(elect=False)
+    offsets = broker.metadata.image.topics.by_name[OFFSETS_TOPIC]
+    broker.metadata.is_behind = True
+
+    def catch_up() -> None:
+        broker.metadata.image = image_of(offsets, topic("t", b"u" * 16, 1))
+        broker.groups.on_elected(partition_of(GROUP).partition, 0)
+
+    broker.metadata.on_catch_up = catch_up
+    code = await commit(broker, 5, topic_id=b"t" * 16)
+    assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    broker.groups.close()
+
+
 async def test_shards_that_are_loaded_together_are_logged_in_one_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

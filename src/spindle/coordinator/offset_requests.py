@@ -18,6 +18,7 @@ from spindle.coordinator.group_table import GroupTable
 from spindle.coordinator.offset_store import OffsetStore
 from spindle.coordinator.partitioning import utf16_length
 from spindle.coordinator.records import CommittedOffset, GroupRecord, OffsetRecord
+from spindle.metadata.topics import TopicsImage
 from spindle.protocol import versions
 from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
 from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -82,12 +83,22 @@ def add_offsets(
     topics: Iterable[RequestedTopic],
     out: GroupResult,
     *,
+    present: TopicsImage,
     metadata_max_bytes: int,
     expire_ms: int = NO_TIMESTAMP,
 ) -> list[CommitTopicT]:
-    """Add one record per partition; a partition whose metadata is too long gets an error."""
+    """Add one record per partition; a partition whose metadata is too long gets an error.
+
+    A commit may wait until the topic is deleted, and another one has its name: it gets an error.
+
+    Args:
+        present: the topics of the cluster when this is decided.
+    """
     committed = []
     for topic in topics:
+        if topic.topic_id != ZERO_UUID and topic.topic_id not in present.by_id:
+            committed += refused_topics(topic_type, [topic], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            continue
         results = []
         for partition in topic.partitions:
             metadata, index = partition.committed_metadata or "", partition.partition_index
@@ -138,6 +149,7 @@ class OffsetRequests:
                 message.group_id,
                 message.topics,
                 out,
+                present=self._groups.view.topics,
                 metadata_max_bytes=self._config.offset_metadata_max_bytes,
                 expire_ms=expire_ms,
             )

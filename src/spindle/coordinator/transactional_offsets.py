@@ -41,6 +41,7 @@ def commit_transactional_offsets(
             message.group_id,
             message.topics,
             out,
+            present=groups.view.topics,
             metadata_max_bytes=groups.config.offset_metadata_max_bytes,
         )
     )

@@ -343,11 +343,12 @@ class GroupCoordinator:
         # `fetch_offsets`.
         shard = await self.wait_for_shard(request.group_id, allow_empty=True)
         core = shard.shard
-        return await shard.submit(
-            lambda token, out: core.offset_requests.commit(
-                GroupRequest(token, request, out, client)
-            )
-        )
+
+        def operation(token: Token, out: GroupResult) -> OffsetCommitResponse:
+            self.refresh(core)
+            return core.offset_requests.commit(GroupRequest(token, request, out, client))
+
+        return await shard.submit(operation)
 
     async def commit_transactional_offsets(
         self, request: TxnOffsetCommitRequest, client: Client, verify: VerifyOffsets | None = None
@@ -358,11 +359,13 @@ class GroupCoordinator:
                 shard.partition, request.producer_id, request.producer_epoch, verify
             )
         core = shard.shard
-        return await shard.submit(
-            lambda token, out: commit_transactional_offsets(
-                core.groups, GroupRequest(token, request, out, client)
-            )
-        )
+
+        def operation(token: Token, out: GroupResult) -> TxnOffsetCommitResponse:
+            self.refresh(core)
+            group_request = GroupRequest(token, request, out, client)
+            return commit_transactional_offsets(core.groups, group_request)
+
+        return await shard.submit(operation)
 
     async def complete_transaction(
         self,
