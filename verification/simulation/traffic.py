@@ -6,6 +6,7 @@ from random import Random
 from typing import Any, Final
 
 from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
+from spindle.common.uuids import DIRECTORY_LOST
 from spindle.coordinator.partitioning import partition_for
 from spindle.raft.ready import Destination
 from verification.simulation.admin import Admin
@@ -238,6 +239,8 @@ class SimulatedTraffic:
         """Elect other replicas where a broker waits for a log that never had committed records.
 
         It waits because its directory has lost the checkpoints that would show whether it had any.
+        The controller was told that the directory of the log is lost, so it waits after a restart,
+        too.
         """
         while True:
             await asyncio.sleep(1.0)
@@ -245,8 +248,15 @@ class SimulatedTraffic:
                 for index, partition in topic.partitions.items():
                     oracle = self._invariants.records.find(topic.topic_id, index)
                     is_empty = oracle is None or not oracle.end_offset
-                    if partition.leader < 0 and is_empty and self._is_awaited(topic.name, index):
+                    is_lost = self._loses_checkpoints and DIRECTORY_LOST in partition.directories
+                    is_awaited = is_lost or self._is_awaited(topic.name, index)
+                    if partition.leader < 0 and is_empty and is_awaited:
                         await self._admin.elect_uncleanly(topic.name, [index])
+
+    @property
+    def _loses_checkpoints(self) -> bool:
+        chances = self._cluster.scenario.chances
+        return bool(chances.checkpoints or chances.outage or chances.vanish)
 
     def _is_awaited(self, topic: str, index: int) -> bool:
         brokers = [n.node.broker for n in self._cluster.brokers if n.node is not None]
