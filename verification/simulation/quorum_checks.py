@@ -49,7 +49,9 @@ class QuorumChecks:
             self._check_durable(flushed_offset)
         self._flushed_offset = flushed_offset
         controller = self._node.controller
-        if controller is not None and controller.driver.is_active:
+        # A controller without a majority cannot fence: its record waits until it resigns.
+        is_all_committed = core.leader_high_watermark == core.log.end_offset
+        if controller is not None and controller.driver.is_active and is_all_committed:
             self._check_silence(controller.driver.silence_ms())
 
     def _check_durable(self, flushed_offset: int) -> None:
