@@ -40,6 +40,8 @@ class QuorumChecks:
         self._flushed_offset = -1
         config = simulated.config
         self._directory = f"{config.metadata_log_dir}/{DIRECTORY_NAME}"
+        self._waited_ms: dict[int, int] = {}
+        """How long each broker had been silent when records were last waiting for their commit."""
         self._silence_limit_ms = config.integer("broker.session.timeout.ms") + _SLACK_MS
 
     def after_event(self, core: QuorumCore) -> None:
@@ -49,10 +51,13 @@ class QuorumChecks:
             self._check_durable(flushed_offset)
         self._flushed_offset = flushed_offset
         controller = self._node.controller
-        # A controller without a majority cannot fence: its record waits until it resigns.
-        is_all_committed = core.leader_high_watermark == core.log.end_offset
-        if controller is not None and controller.driver.is_active and is_all_committed:
-            self._check_silence(controller.driver.silence_ms())
+        if controller is None or not controller.driver.is_active:
+            return
+        silence_ms = controller.driver.silence_ms()
+        if core.leader_high_watermark < core.log.end_offset:
+            # A controller without a majority cannot fence: its record waits until it resigns.
+            self._waited_ms = silence_ms
+        self._check_silence(silence_ms)
 
     def _check_durable(self, flushed_offset: int) -> None:
         for path in self._segments():
@@ -64,7 +69,8 @@ class QuorumChecks:
 
     def _check_silence(self, silence_ms: dict[int, int]) -> None:
         for broker_id, silent_ms in silence_ms.items():
-            if silent_ms > self._silence_limit_ms:
+            committing_ms = silent_ms - self._waited_ms.get(broker_id, 0)
+            if silent_ms > self._silence_limit_ms and committing_ms > _SLACK_MS:
                 self._verdict.violated(
                     f"{self._simulated} is the active controller and has not fenced broker "
                     f"{broker_id}, which has been silent for {silent_ms} ms"
