@@ -13,6 +13,7 @@ from spindle.common.errors import ApiError, ConfigError, ErrorCode
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import TopicPartition
 from spindle.disks.alter_disks import DirectoryAction, ReplicaState
+from spindle.log.formats.clean_shutdown import read_clean_shutdown
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from spindle.runtime.node import Node
 
@@ -312,12 +313,19 @@ async def test_a_stop_gives_up_a_change_that_waits_for_the_controller(tmp_path: 
         changes = node.broker.directory_changes
         held = node.broker.mover.lock
         await held.acquire()
-        task = asyncio.ensure_future(changes.change(DirectoryAction.ADD, str(tmp_path / "a")))
+        added = tmp_path / "a"
+        task = asyncio.ensure_future(changes.change(DirectoryAction.ADD, str(added)))
         await until(lambda: len(registered(node)) == 2)
         await node.stop()
         with pytest.raises(ApiError, match="starting or stopping"):
             await task
         held.release()
+    # The controller keeps a broker among the replicas that may lead only if all were closed.
+    epochs = {
+        read_clean_shutdown(OsFileSystem(), path) for path in map(str, (*home.directories, added))
+    }
+    assert len(epochs) == 1
+    assert None not in epochs
     async with running(home) as node:
         assert len(registered(node)) == 2
 

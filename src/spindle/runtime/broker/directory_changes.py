@@ -223,6 +223,12 @@ class DirectoryChanges:
             for directory in parts.replicas.directories:
                 directory.executor.submit_nowait(directory.store.storage.handles.limit, open_files)
             return await self._join(opened, None)
+        except asyncio.CancelledError:
+            if opened.directory not in parts.replicas.directories:
+                # The next start uses it: without a clean-shutdown file the broker would count as
+                # killed, and would leave the replicas that may lead.
+                await self._close(opened.directory)
+            raise
         finally:
             self.joining = None
 
