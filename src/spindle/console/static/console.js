@@ -66,7 +66,7 @@ const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 function sizeText(value) {
   let unit = 0;
   while (Math.abs(value) >= 1024 && unit < UNITS.length - 1) { value /= 1024; unit += 1; }
-  return value.toFixed(unit && value < 100 ? 1 : 0) + " " + UNITS[unit];
+  return value.toFixed(unit ? (value < 100 ? 1 : 2) : 0) + " " + UNITS[unit];
 }
 
 function colour(name) {
