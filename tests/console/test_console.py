@@ -19,11 +19,11 @@ from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
-from spindle.console.access import IDLE_S, Access
 from spindle.console.app import Console, ConsoleSettings
 from spindle.console.cluster_poll import SnapshotSource
 from spindle.console.page import Page
 from spindle.console.page_table import PAGES
+from spindle.console.sessions import IDLE_S, ConsoleSessions
 from spindle.console.snapshot import ConsoleSnapshot
 
 HOSTILE = "<script>alert(1)</script>\u202e\x00'\"{{7*7}}"
@@ -60,18 +60,18 @@ def snapshot(name: str = "orders", *, failure: str | None = None) -> ConsoleSnap
 
 
 def browser(
-    found: ConsoleSnapshot | None = None,
-    access: Access | None = None,
+    shown: ConsoleSnapshot | None = None,
+    access: ConsoleSessions | None = None,
     *,
     allows_changes: bool = False,
 ) -> TestClient:
     source = SnapshotSource()
-    source.publish(found or snapshot())
+    source.publish(shown or snapshot())
     client = WireClient(
         client_settings({"bootstrap.servers": "127.0.0.1:9", "default.api.timeout.ms": "200"})
     )
     settings = ConsoleSettings("127.0.0.1:9", frozenset({"localhost"}), allows_changes)
-    app = Console(source, client, access or Access({}, "anna"), settings).app()
+    app = Console(source, client, access or ConsoleSessions({}, "anna"), settings).app()
     return TestClient(app, base_url="http://localhost", raise_server_exceptions=True)
 
 
@@ -142,7 +142,7 @@ def test_a_console_without_allow_changes_runs_no_action() -> None:
 
 def test_a_login_is_needed_and_a_session_ends() -> None:
     now_s = [0.0]
-    access = Access({"anna": "correct horse"}, "local", lambda: now_s[0])
+    access = ConsoleSessions({"anna": "correct horse"}, "local", lambda: now_s[0])
     with browser(access=access) as client:
         assert client.get("/", follow_redirects=False).headers["location"] == "/login"
         page = client.get("/login").text
@@ -158,9 +158,9 @@ def test_a_login_is_needed_and_a_session_ends() -> None:
 def test_the_files_of_others_are_those_of_their_releases() -> None:
     vendor = files("spindle.console") / "static" / "vendor"
     pins = json.loads((vendor / "pins.json").read_text())
-    found = {
+    digests = {
         file.name: hashlib.sha256(file.read_bytes()).hexdigest()
         for file in vendor.iterdir()
         if file.name != "pins.json"
     }
-    assert found == {name: pin["sha256"] for name, pin in pins.items()}
+    assert digests == {name: pin["sha256"] for name, pin in pins.items()}

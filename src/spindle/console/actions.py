@@ -25,7 +25,7 @@ _MAX_ENTRIES: Final = 500
 
 
 class ActionForm(NamedTuple):
-    """What an action is about.
+    """The subject of an action.
 
     Attributes:
         fields: of the address or the form.

@@ -18,7 +18,6 @@ from starlette.staticfiles import StaticFiles
 
 from spindle.cli.tools.failures import FAILURES, failure
 from spindle.client.blocking.client import WireClient
-from spindle.console.access import Access
 from spindle.console.actions import (
     ACTIONS,
     Action,
@@ -32,6 +31,7 @@ from spindle.console.guard import LOGIN_PATH, Guard
 from spindle.console.page import Page, PageNotFound, PageRequest
 from spindle.console.page_table import PAGES
 from spindle.console.rendering import Templates, static_folder
+from spindle.console.sessions import ConsoleSessions
 from spindle.operations.errors import OperationFailed
 
 _PING_S: Final = 15.0
@@ -64,7 +64,11 @@ class Console:
     """
 
     def __init__(
-        self, source: SnapshotSource, client: WireClient, access: Access, settings: ConsoleSettings
+        self,
+        source: SnapshotSource,
+        client: WireClient,
+        access: ConsoleSessions,
+        settings: ConsoleSettings,
     ) -> None:
         self._source = source
         self._client = client

@@ -126,7 +126,7 @@ class ClusterPoll:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the poll; a request under way ends with its time limit."""
+        """End the poll; an open request ends with its time limit."""
         self._stopped.set()
         self._thread.join(_STOP_S)
 

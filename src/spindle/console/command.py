@@ -95,8 +95,8 @@ def console(
     if (certificate is None) != (key is None):
         raise click.UsageError("--certificate and --key belong together")
     _check_reach(host, is_safe=certificate is not None and logins is not None)
-    from spindle.console.access import read_logins
     from spindle.console.serving import ListenSettings, serve
+    from spindle.console.sessions import read_logins
 
     names = frozenset({*_LOOPBACK_NAMES, *(name.lower() for name in host_names)})
     if host not in _EVERYWHERE:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from spindle.console.access import MAX_AGE_S, Access, Session
+from spindle.console.sessions import MAX_AGE_S, ConsoleSessions, Session
 
 COOKIE: Final = "spindle_console"
 LOGIN_PATH: Final = "/login"
@@ -35,7 +35,7 @@ class Guard:
         is_tls: mark cookies as Secure.
     """
 
-    def __init__(self, access: Access, hosts: frozenset[str], *, is_tls: bool) -> None:
+    def __init__(self, access: ConsoleSessions, hosts: frozenset[str], *, is_tls: bool) -> None:
         self._access = access
         self._hosts = hosts
         self._is_tls = is_tls

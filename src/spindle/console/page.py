@@ -15,7 +15,7 @@ class PageNotFound(Exception):
 
 
 class PageRequest(NamedTuple):
-    """What a page may use.
+    """The means of a page.
 
     Attributes:
         names: the variable parts of the address.

@@ -10,9 +10,9 @@ import click
 import uvicorn
 
 from spindle.client.blocking.client import WireClient
-from spindle.console.access import Access
 from spindle.console.app import Console, ConsoleSettings
 from spindle.console.cluster_poll import ClusterPoll, SnapshotSource
+from spindle.console.sessions import ConsoleSessions
 
 
 class ListenSettings(NamedTuple):
@@ -47,7 +47,7 @@ def serve(
     settings = ConsoleSettings(
         bootstrap, hosts, allows_changes, is_tls=listen.certificate is not None
     )
-    console = Console(source, client, Access(logins, local_user), settings)
+    console = Console(source, client, ConsoleSessions(logins, local_user), settings)
     config = uvicorn.Config(
         console.app(),
         log_level="warning",

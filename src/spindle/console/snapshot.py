@@ -13,7 +13,7 @@ from spindle.operations.directories import DirectoryKey
 from spindle.planner.forecast.time_to_full import TimeToFull
 
 
-class ReplicaPlace(NamedTuple):
+class ListedReplica(NamedTuple):
     """A replica in a directory. `path` is None if the broker does not report it."""
 
     broker_id: int
@@ -68,14 +68,14 @@ class ConsoleSnapshot:
             if not replica.is_future
         }
 
-    def places(self, topic: str) -> dict[int, list[ReplicaPlace]]:
+    def places(self, topic: str) -> dict[int, list[ListedReplica]]:
         """Return where the replicas of a topic lie, by partition, in the order of the metadata."""
-        known: dict[tuple[int, int], ReplicaPlace] = {}
+        known: dict[tuple[int, int], ListedReplica] = {}
         for broker_id, views in self.log_dirs.items():
             for view in views if not isinstance(views, str) else ():
                 for where, replica in view.replicas.items():
                     if where.topic == topic and not replica.is_future:
-                        known[where.partition, broker_id] = ReplicaPlace(
+                        known[where.partition, broker_id] = ListedReplica(
                             broker_id, view.path, replica.size_bytes, replica.offset_lag
                         )
         topic_view = self.status.view.topics.get(topic)
@@ -83,7 +83,7 @@ class ConsoleSnapshot:
             return {}
         return {
             number: [
-                known.get((number, broker), ReplicaPlace(broker, None, -1, -1))
+                known.get((number, broker), ListedReplica(broker, None, -1, -1))
                 for broker in partition.replicas
             ]
             for number, partition in topic_view.partitions.items()

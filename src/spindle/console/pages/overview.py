@@ -179,20 +179,20 @@ class _Moves(NamedTuple):
 
 def _moves(snapshot: ConsoleSnapshot) -> dict[tuple[DirectoryKey, DirectoryKey], _Moves]:
     """Return the moves between two directories of one broker, by source and target."""
-    found: dict[tuple[DirectoryKey, DirectoryKey], _Moves] = {}
+    totals: dict[tuple[DirectoryKey, DirectoryKey], _Moves] = {}
     for report in snapshot.status.reports:
         broker = report.node.node_id
         for move in report.disks.moves if report.disks is not None else ():
             key = ((broker, move.source), (broker, move.target))
             rate = snapshot.move_rates.get((broker, *move.partition, move.target))
             seconds = rate.seconds_left if rate is not None else None
-            before = found.get(key, _Moves(0, 0, 0.0))
+            before = totals.get(key, _Moves(0, 0, 0.0))
             longest = None
             if seconds is not None and before.seconds is not None:
                 longest = max(seconds, before.seconds)
             left_bytes = before.left_bytes + move.remaining_bytes
-            found[key] = _Moves(before.replicas + 1, left_bytes, longest)
-    return found
+            totals[key] = _Moves(before.replicas + 1, left_bytes, longest)
+    return totals
 
 
 def _arrows(snapshot: ConsoleSnapshot, boxes: list[BrokerBox]) -> tuple[list[Arrow], list[MoveRow]]:

@@ -10,7 +10,7 @@ from spindle.config.resources import ConfigResourceType
 from spindle.config.topic_keys import TOPIC_KEYS
 from spindle.console.actions import command_line
 from spindle.console.page import Page, PageNotFound, PageRequest
-from spindle.console.snapshot import ReplicaPlace
+from spindle.console.snapshot import ListedReplica
 
 _MAX_PARTITIONS: Final = 500
 _SOURCES: Final = {
@@ -22,11 +22,11 @@ _SOURCES: Final = {
 }
 
 
-class PartitionRow(NamedTuple):
+class TopicPartitionRow(NamedTuple):
     """A partition with the places of its replicas."""
 
     view: PartitionView
-    places: list[ReplicaPlace]
+    places: list[ListedReplica]
     size: int
     is_under_replicated: bool
 
@@ -52,7 +52,7 @@ def _view(request: PageRequest) -> Mapping[str, Any]:
         raise PageNotFound(f"There is no topic {name}: {reason}.")
     places = snapshot.places(name)
     rows = [
-        PartitionRow(
+        TopicPartitionRow(
             view,
             places[number],
             max((place.size_bytes for place in places[number]), default=-1),

@@ -1,4 +1,4 @@
-"""Who may open the console: logins, sessions, tokens against forged forms."""
+"""Sessions of the console: logins, end of sessions, tokens against forged forms."""
 
 import base64
 import binascii
@@ -65,7 +65,7 @@ class Session:
     last_s: float
 
 
-class Access:
+class ConsoleSessions:
     """The sessions of a console.
 
     Args:
