@@ -19,6 +19,10 @@ SECTIONS: Final = {
             f"{_CLI}.status.command:status",
             "Show brokers, directories and what needs attention.",
         ),
+        "console": (
+            "spindle.console.command:console",
+            "Show the cluster in a browser, live.",
+        ),
         "topic": (f"{_ADMIN}.topics:topic", "Create, list, describe, change and delete topics."),
         "produce": (f"{_ADMIN}.produce:produce", "Send the lines of standard input."),
         "consume": (f"{_ADMIN}.consume:consume", "Print the records of topics."),

@@ -1,0 +1,14 @@
+"""The pages of the console, in the order of the menu."""
+
+from typing import Final
+
+from spindle.console.page import Page
+from spindle.console.pages import action_log, disk, overview, topic, topics
+
+PAGES: Final[tuple[Page, ...]] = (
+    overview.PAGE,
+    disk.PAGE,
+    topics.PAGE,
+    topic.PAGE,
+    action_log.PAGE,
+)
