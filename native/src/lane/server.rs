@@ -44,7 +44,7 @@ pub struct Server {
     free: Buffers,
     scratch: Vec<u8>,
     response: Vec<u8>,
-    gaps: Vec<usize>,
+    gaps: Vec<(usize, usize)>,
 }
 
 impl Server {
@@ -680,8 +680,9 @@ impl Server {
         let (out, gaps) = (&mut self.response, &mut self.gaps);
         write_fetched(out, gaps, header, request, frame, &answer.shown);
         let mut pieces: Vec<Piece> = Vec::new();
-        let (mut memory, mut at, mut read) = (Vec::new(), 0, 0);
-        for (gap, part) in self.gaps.iter().zip(answer.records) {
+        let (mut memory, mut at) = (Vec::new(), 0);
+        for (place, gap) in &self.gaps {
+            let part = &answer.records[*place];
             memory.extend_from_slice(&self.response[at..*gap]);
             at = *gap;
             part.lease.counts.fetches.fetch_add(1, Ordering::Relaxed);
@@ -691,11 +692,8 @@ impl Server {
                 .bytes_out
                 .fetch_add(size as u64, Ordering::Relaxed);
             self.shared.note_counts(&part.lease);
-            match part.records {
-                Records::Memory(size) => {
-                    memory.extend_from_slice(&self.scratch[read..read + size]);
-                    read += size;
-                }
+            match &part.records {
+                Records::Memory(range) => memory.extend_from_slice(&self.scratch[range.clone()]),
                 Records::InFile {
                     file,
                     position,
@@ -704,10 +702,10 @@ impl Server {
                     let bytes = std::mem::take(&mut memory);
                     pieces.push(Piece::Memory { bytes, sent: 0 });
                     pieces.push(Piece::InFile {
-                        file,
-                        position,
-                        left: size,
-                        lease: part.lease,
+                        file: file.clone(),
+                        position: *position,
+                        left: *size,
+                        lease: part.lease.clone(),
                     });
                 }
             }
