@@ -113,6 +113,9 @@ class Client:
         size = unpack(">i", await self._reader.readexactly(4))[0]
         return await self._reader.readexactly(size)
 
+    async def receive_bytes(self, count: int) -> bytes:
+        return await self._reader.readexactly(count)
+
     def close(self) -> None:
         self._writer.close()
 

@@ -25,9 +25,9 @@ class FakeNative:
     def enter(self) -> None:
         """The gate is free."""
 
-    def take_changes(self) -> tuple[list[Any], list[tuple[int, int, int]]]:
+    def take_changes(self) -> tuple[list[Any], list[tuple[int, int, int]], None]:
         ended, self.ended = self.ended, []
-        return [], ended
+        return [], ended, None
 
     def grant(self, **terms: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")

@@ -12,8 +12,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from waiting import until
 
 from spindle.common.errors import CorruptLog, CorruptRecords, LogDirectoryFailed
+from spindle.runtime.disks import serial_executor
 from spindle.runtime.disks.directory_thread import DirectoryThread
 
 
@@ -207,6 +209,25 @@ async def test_a_disk_that_hangs_is_reported_and_then_given_up(
     assert not disk.thread.stop(5.0) or beside  # at once, for the disk still hangs
     await disk.end()
     assert touched == []
+
+
+@needs_cpu_clocks
+@pytest.mark.parametrize("beside", [False, True], ids=["on its thread", "beside its thread"])
+async def test_files_are_closed_after_a_hang_that_ends_late(
+    beside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serial_executor, "LOOK_S", 0.001)
+    disk = HangingDisk()
+    future = await disk.hang(beside=beside)
+    disk.look(60)
+    with pytest.raises(LogDirectoryFailed):
+        await future
+    closed: list[bool] = []
+    disk.thread.run_after_failure(lambda: closed.append(disk.has_ended.is_set()))
+    assert disk.thread.hangs()
+    await disk.end()
+    await until(lambda: closed == [True])
+    await until(lambda: not disk.thread.hangs())
 
 
 @needs_cpu_clocks

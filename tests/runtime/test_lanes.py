@@ -3,16 +3,14 @@
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from fcntl import F_ADD_SEALS, F_SEAL_WRITE, fcntl
 from pathlib import Path
 from struct import pack
 from typing import Any
 
 import pytest
+from lane_harness import LANE, OK, in_lanes, leased_file, move_to_lane, node_with_lane, produce
 from node_harness import (
-    LANE_KEY,
     Client,
     Home,
     batch_of,
@@ -27,8 +25,6 @@ from waiting import until
 
 from spindle.common.errors import ErrorCode
 from spindle.common.native import is_native_available
-from spindle.log import leasing
-from spindle.log.lease import LeaseTerms
 from spindle.protocol.api import PRODUCE
 from spindle.protocol.codec import encode
 from spindle.protocol.framing import request_prefix
@@ -37,40 +33,10 @@ from spindle.protocol.messages.delete_records import DeleteRecordsRequest
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from spindle.runtime.node import Node
 
 if not is_native_available():
     pytest.skip("there is no native code", allow_module_level=True)
-from spindle.runtime.lanes import directory_lane
 from spindle.runtime.lanes.lanes import Lanes
-
-LANE = {LANE_KEY.replace(".", "_"): "true"}
-OK = ErrorCode.NONE
-
-
-def in_lanes(node: Node) -> int:
-    assert node.broker is not None
-    return node.broker.connections_in_lanes
-
-
-async def produce(client: Client, *values: bytes, acks: int = 1, **options: Any) -> Any:
-    return await client.produce("t", 0, batch_of(*values, **options), acks)
-
-
-async def move_to_lane(node: Node, client: Client) -> None:
-    """Produce to the topic until its connection is in the lane."""
-    before = in_lanes(node)
-    while in_lanes(node) == before:
-        assert (await produce(client, b"first")).error_code == OK
-
-
-@asynccontextmanager
-async def node_with_lane(folder: Path, **configs: str) -> AsyncIterator[tuple[Node, Client]]:
-    """Yield a node with a topic of one partition, and a client whose connection is in the lane."""
-    async with running(Home(folder, 2, **LANE).format()) as node, connected(node) as client:
-        await client.create_topic("t", configs={k.replace("_", "."): v for k, v in configs.items()})
-        await move_to_lane(node, client)
-        yield node, client
 
 
 async def test_records_of_the_lane_survive_a_restart(tmp_path: Path) -> None:
@@ -320,21 +286,6 @@ def pipelined(client: Client, count: int) -> list[Any]:
             return await produce(client, b"p")
 
     return [one() for _ in range(count)]
-
-
-def leased_file(
-    monkeypatch: pytest.MonkeyPatch, path: str, partitions: tuple[int, ...] = (0,)
-) -> None:
-    """Have lanes write to this file instead of the active segment of these partitions."""
-    real = leasing.lease_terms
-
-    def terms(*arguments: Any, **named: Any) -> LeaseTerms | None:
-        granted = real(*arguments, **named)
-        if granted is None or granted.partition not in partitions:
-            return granted
-        return granted._replace(paths=(path, *granted.paths[1:]))
-
-    monkeypatch.setattr(directory_lane, "lease_terms", terms)
 
 
 async def test_python_appends_where_the_lane_finds_the_disk_full(

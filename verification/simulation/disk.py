@@ -203,7 +203,6 @@ class SimulatedDirectory(SerialExecutor):
         self._context = copy_context()
         self._jobs: deque[Job] = deque()
         self._is_busy = False
-        self._is_left_behind = False
         self._begun_count = 0
         self._watched = WatchedThread(lambda: self._begun_count)
         self.watch.add(self._watched)

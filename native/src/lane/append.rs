@@ -78,6 +78,7 @@ fn admit(
 /// Append all batches of a request, or none. The caller has passed the gate.
 ///
 /// If the disk fails behind the first batch, the partitions without their batch get an error.
+/// Nothing more is written once `is_over` returns true: a write may have hung meanwhile.
 pub fn append(
     leases: &mut Leases,
     frame: &mut [u8],
@@ -85,6 +86,7 @@ pub fn append(
     headers: &mut [BatchHeader],
     now_ms: i64,
     end_lease: impl Fn(&LeaseShared),
+    is_over: impl Fn() -> bool,
 ) -> Result<(Vec<u64>, Appended), AppendError> {
     let ids = admit(leases, frame, request, headers, now_ms).ok_or(AppendError::Up)?;
     let mut results = Vec::with_capacity(ids.len());
@@ -93,7 +95,7 @@ pub fn append(
         let Some(state) = leases.by_id.get_mut(id) else {
             return Err(AppendError::Up);
         };
-        if failure.is_some() {
+        if failure.is_some() || is_over() {
             results.push(not_stored(&state.shared));
             continue;
         }
@@ -127,16 +129,18 @@ pub fn append(
     Ok((ids, (results, failure)))
 }
 
+/// The result of a partition whose batch was not stored, or whose directory is offline now.
+pub const STORAGE_ERROR: Produced = Produced {
+    error_code: NOT_STORED,
+    base_offset: -1,
+    log_append_time_ms: -1,
+    log_start_offset: -1,
+};
+
 fn not_stored(lease: &LeaseShared) -> Produced {
-    let none = -1;
     lease.counts.produces.fetch_add(1, Ordering::Relaxed);
     lease.counts.failed_produces.fetch_add(1, Ordering::Relaxed);
-    Produced {
-        error_code: NOT_STORED,
-        base_offset: none,
-        log_append_time_ms: none,
-        log_start_offset: none,
-    }
+    STORAGE_ERROR
 }
 
 fn append_one(
@@ -184,4 +188,110 @@ fn append_one(
         log_append_time_ms,
         log_start_offset,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::batch::tests::batch;
+    use super::super::lease::tests::state;
+    use super::super::wire::ProducePart;
+    use super::*;
+    use std::cell::Cell;
+    use std::fs::File;
+    use std::sync::Arc;
+
+    /// A request for partitions 1 and 2 of topic `t`, its frame and the headers of its batches.
+    fn request() -> (Produce, Vec<u8>, Vec<BatchHeader>) {
+        let bytes = batch(1, (-1, -1, -1), 5);
+        let size = bytes.len();
+        let frame = [b"t".as_slice(), &bytes, &bytes].concat();
+        let part = |index: i32, start: usize| ProducePart {
+            topic: 0,
+            index,
+            records: start..start + size,
+        };
+        let request = Produce {
+            acks: 1,
+            topics: vec![TopicKey::Name(0..1)],
+            parts: vec![part(1, 1), part(2, 1 + size)],
+        };
+        let header = check_client_batch(&bytes, 9).unwrap();
+        (request, frame, vec![header, header])
+    }
+
+    fn leases() -> Leases {
+        let mut leases = Leases::default();
+        leases.add(state(1));
+        leases.add(state(2));
+        leases
+    }
+
+    fn log_bytes(leases: &Leases, id: u64) -> u64 {
+        leases.by_id[&id].segment.log.metadata().unwrap().len()
+    }
+
+    #[test]
+    fn nothing_is_written_behind_a_write_that_has_hung_until_the_directory_was_offline() {
+        let (request, mut frame, mut headers) = request();
+        let mut leases = leases();
+        let looks = Cell::new(0);
+        let is_over = || looks.replace(looks.get() + 1) > 0;
+        let appended = append(
+            &mut leases,
+            &mut frame,
+            &request,
+            &mut headers,
+            9,
+            |_| {},
+            is_over,
+        );
+        let (_, (results, _)) = appended.unwrap();
+        let errors: Vec<_> = results.iter().map(|result| result.error_code).collect();
+        assert_eq!(errors, [0, NOT_STORED]);
+        assert!(log_bytes(&leases, 1) > 0);
+        assert_eq!(log_bytes(&leases, 2), 0);
+    }
+
+    #[test]
+    fn bytes_of_an_append_that_failed_are_cut() {
+        let (request, mut frame, mut headers) = request();
+        let mut leases = leases();
+        let segment = &mut leases.by_id.get_mut(&2).unwrap().segment;
+        segment.offset_index = Arc::new(File::options().write(true).open("/dev/full").unwrap());
+        segment.limits.index_interval_bytes = -1; // each batch gets an entry
+        let before = segment.progress;
+        let appended = append(
+            &mut leases,
+            &mut frame,
+            &request,
+            &mut headers,
+            9,
+            |_| {},
+            || false,
+        );
+        let (_, (results, failure)) = appended.unwrap();
+        assert_eq!(failure.unwrap().raw_os_error(), Some(libc::ENOSPC));
+        assert_eq!(results[1], STORAGE_ERROR);
+        assert_eq!(leases.by_id[&2].segment.progress, before);
+        assert_eq!(log_bytes(&leases, 2), 0);
+    }
+
+    #[test]
+    fn a_lease_that_has_ended_since_the_request_was_read_takes_nothing() {
+        let (request, mut frame, mut headers) = request();
+        let mut leases = leases();
+        let ended = &leases.by_id[&2].shared.has_ended;
+        ended.store(true, Ordering::Release);
+        let appended = append(
+            &mut leases,
+            &mut frame,
+            &request,
+            &mut headers,
+            9,
+            |_| {},
+            || false,
+        );
+        assert!(matches!(appended, Err(AppendError::Up)));
+        assert_eq!((log_bytes(&leases, 1), log_bytes(&leases, 2)), (0, 0));
+    }
 }

@@ -7,18 +7,19 @@ use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::lease::LeaseShared;
 use super::session::Session;
-use super::system::{send, send_file};
+use super::system::{send, send_file, READABLE};
 
 const SMALL_BYTES: usize = 64 * 1024;
 /// The memory of a larger frame grows as its bytes arrive.
 const FIRST_ALLOCATION_BYTES: usize = 2 * 1024 * 1024;
 const MAX_FREE_BUFFERS: usize = 8;
 const MAX_FREE_BYTES: usize = 4 * 1024 * 1024;
-const MAX_SENT_BYTES: usize = 1024 * 1024;
+/// Bytes of files that are sent to one client before others get their turn, and the gate is free.
+pub const MAX_SENT_BYTES: usize = 1024 * 1024;
 
 /// Receive buffers that no connection uses now.
 #[derive(Default)]
@@ -139,11 +140,22 @@ pub enum SendError {
     Disk(io::Error),
 }
 
+/// What was sent in one turn.
+#[derive(Default)]
+pub struct Sent {
+    pub bytes: u64,
+    /// The part that comes from files, and how long that took.
+    pub file_bytes: usize,
+    pub from_files: Duration,
+}
+
 pub struct Connection {
     pub stream: TcpStream,
     pub listener: u32,
     pub input: Input,
     pub unsent: VecDeque<Piece>,
+    /// The part of `Shared::held_bytes` that is of this connection.
+    pub held_bytes: usize,
     /// The first frame waits until then.
     pub deadline: Option<Instant>,
     pub began: Option<Instant>,
@@ -155,16 +167,32 @@ pub struct Connection {
 }
 
 impl Connection {
+    pub fn new(stream: TcpStream, listener: u32, session: Option<Session>) -> Self {
+        Connection {
+            stream,
+            listener,
+            input: Input::default(),
+            unsent: VecDeque::new(),
+            held_bytes: 0,
+            deadline: None,
+            began: None,
+            interest: READABLE,
+            must_return: false,
+            last_active: Instant::now(),
+            session,
+        }
+    }
+
     pub fn descriptor(&self) -> RawFd {
         self.stream.as_raw_fd()
     }
 
-    /// Send as much as the socket takes; return whether everything is sent.
-    pub fn flush(&mut self, sent_bytes: &mut u64) -> Result<bool, SendError> {
+    /// Send as much as the socket takes, but at most `MAX_SENT_BYTES` of files.
+    pub fn flush(&mut self, sent: &mut Sent) -> Result<bool, SendError> {
         let socket = self.descriptor();
         while let Some(piece) = self.unsent.pop_front() {
             let has_more = !self.unsent.is_empty();
-            match send_piece(socket, piece, has_more, sent_bytes)? {
+            match send_piece(socket, piece, has_more, sent)? {
                 None => {}
                 Some(rest) => {
                     self.unsent.push_front(rest);
@@ -188,14 +216,14 @@ fn send_piece(
     socket: RawFd,
     piece: Piece,
     has_more: bool,
-    sent_bytes: &mut u64,
+    turn: &mut Sent,
 ) -> Result<Option<Piece>, SendError> {
     match piece {
         Piece::Memory { bytes, mut sent } => {
             match send(socket, &bytes[sent..], has_more) {
                 Ok(count) => {
                     sent += count;
-                    *sent_bytes += count as u64;
+                    turn.bytes += count as u64;
                 }
                 Err(error) if is_full(&error) => {}
                 Err(_) => return Err(SendError::Socket),
@@ -208,27 +236,31 @@ fn send_piece(
             mut left,
             lease,
         } => {
+            let began = Instant::now();
             while left > 0 {
                 if lease.was_cut.load(std::sync::atomic::Ordering::Acquire) {
                     return Err(SendError::Socket);
                 }
-                match send_range(socket, &file, position, left.min(MAX_SENT_BYTES))? {
-                    0 => {
-                        return Ok(Some(Piece::InFile {
-                            file,
-                            position,
-                            left,
-                            lease,
-                        }))
-                    }
-                    count => {
-                        position += count as u64;
-                        left -= count;
-                        *sent_bytes += count as u64;
-                    }
+                let size = left.min(MAX_SENT_BYTES - turn.file_bytes);
+                let count = match size {
+                    0 => 0, // the turn is over
+                    _ => send_range(socket, &file, position, size)?,
+                };
+                if count == 0 {
+                    break;
                 }
+                position += count as u64;
+                left -= count;
+                turn.bytes += count as u64;
+                turn.file_bytes += count;
             }
-            Ok(None)
+            turn.from_files += began.elapsed();
+            Ok((left > 0).then_some(Piece::InFile {
+                file,
+                position,
+                left,
+                lease,
+            }))
         }
     }
 }
@@ -255,6 +287,7 @@ fn send_range(socket: RawFd, file: &File, position: u64, size: usize) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use super::super::lease::tests::{lease, new_file};
     use super::*;
     use std::io::Write;
     use std::net::TcpListener;
@@ -282,6 +315,33 @@ mod tests {
         assert_eq!(input.unread(), expected);
         input.skip(expected.len(), &mut free);
         assert!(input.is_empty() && input.bytes.is_empty());
+    }
+
+    #[test]
+    fn a_reader_that_keeps_up_gets_a_limited_part_of_a_file_in_one_turn() {
+        let (mut client, server) = pair();
+        let reader = std::thread::spawn(move || std::io::copy(&mut client, &mut io::sink()));
+        let size = 16 * MAX_SENT_BYTES;
+        let mut connection = Connection::new(server, 0, None);
+        connection.unsent.push_back(Piece::InFile {
+            file: Arc::new(new_file(size as u64)),
+            position: 0,
+            left: size,
+            lease: Arc::new(lease(1, true)),
+        });
+        let mut total = 0;
+        loop {
+            let mut sent = Sent::default();
+            let is_all = connection.flush(&mut sent).unwrap();
+            assert!(sent.file_bytes <= MAX_SENT_BYTES);
+            total += sent.file_bytes;
+            if is_all {
+                break;
+            }
+        }
+        assert_eq!(total, size);
+        drop(connection);
+        assert_eq!(reader.join().unwrap().unwrap(), size as u64);
     }
 
     #[test]

@@ -100,7 +100,7 @@ pub fn look(
         let (shared, log_start_offset) = (state.shared.clone(), state.log_start_offset);
         let high_watermark = shared.high_watermark.load(Ordering::Acquire);
         let (records, next_offset) = if room < 61 && has_any {
-            (Records::Memory(0), part.offset)
+            (Records::NONE, part.offset)
         } else {
             let wanted = Wanted {
                 offset: part.offset,
@@ -110,8 +110,11 @@ pub fn look(
             };
             let began = Instant::now();
             let found = state.read(wanted, scratch)?;
-            if found.0.len() > 0 {
-                leases.reads.observe(began.elapsed(), found.0.len() as u64);
+            // The others are read when they are sent.
+            if let Records::Memory(range) = &found.0 {
+                if !range.is_empty() {
+                    leases.reads.observe(began.elapsed(), range.len() as u64);
+                }
             }
             found
         };

@@ -50,12 +50,13 @@ impl LeaseShared {
         self.is_active.load(Ordering::Acquire) && !self.has_ended.load(Ordering::Acquire)
     }
 
-    /// Return whether a fetch waits, after a change that the caller has made before.
+    /// Return whether fetches wait, after a change that the caller has made before; they do not
+    /// count any more, because the caller has them looked at.
     ///
     /// A fetch that looks at the same time is either seen here, or sees the change.
-    pub fn has_waiting(&self) -> bool {
+    pub fn take_waiting(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.waiting.load(Ordering::Acquire) > 0
+        self.waiting.load(Ordering::Acquire) > 0 && self.waiting.swap(0, Ordering::AcqRel) > 0
     }
 
     /// Set the number of fetches that wait; the caller looks once more afterwards.
@@ -82,7 +83,6 @@ pub struct LeaseState {
     pub older: Vec<ReadSegment>,
     pub producers: Producers,
     pub positions: Positions,
-    pub waiters: Vec<u64>,
     pub is_dirty: bool,
     pub first_append_ms: i64,
 }
@@ -167,6 +167,98 @@ impl Leases {
                 state.is_dirty = true;
                 self.dirty.push(id);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::super::segment::{Limits, Progress};
+    use super::*;
+    use std::fs::{File, OpenOptions};
+
+    /// A file of zeros that nobody else can open.
+    pub fn new_file(size_bytes: u64) -> File {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed);
+        let name = format!("spindle-lane-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut options = OpenOptions::new();
+        let file = options
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file.set_len(size_bytes).unwrap();
+        file
+    }
+
+    /// A lease of partition `id` of topic `t`, whose log is empty.
+    pub fn lease(id: u64, is_sole_replica: bool) -> LeaseShared {
+        LeaseShared {
+            id,
+            topic: (*b"t").into(),
+            topic_id: [7; 16],
+            partition: id as i32,
+            leader_epoch: 3,
+            is_sole_replica,
+            is_active: true.into(),
+            has_ended: false.into(),
+            was_cut: Arc::default(),
+            end_offset: 0.into(),
+            high_watermark: 0.into(),
+            must_wake: false.into(),
+            is_reported: false.into(),
+            waiting: 0.into(),
+            counts: Counts::default(),
+        }
+    }
+
+    pub fn state(id: u64) -> LeaseState {
+        let progress = Progress {
+            size_bytes: 0,
+            max_timestamp: -1,
+            max_timestamp_offset: -1,
+            bytes_since_entry: 0,
+            offset_entries: 0,
+            last_entry_offset: 0,
+            last_entry_position: 0,
+            time_entries: 0,
+            last_entry_timestamp: -1,
+            last_entry_timestamp_offset: -1,
+        };
+        LeaseState {
+            shared: Arc::new(lease(id, true)),
+            rules: Rules {
+                max_batch_bytes: 1 << 20,
+                uses_log_append_time: false,
+                timestamp_after_max_ms: i64::MAX,
+                limits_decompressed: false,
+            },
+            may_append: true,
+            has_transactions: false,
+            log_start_offset: 0,
+            segment: ActiveSegment {
+                base_offset: 0,
+                log: Arc::new(new_file(0)),
+                offset_index: Arc::new(new_file(0)),
+                time_index: Arc::new(new_file(0)),
+                limits: Limits {
+                    segment_bytes: 1 << 30,
+                    max_timestamp: i64::MAX,
+                    index_interval_bytes: 0,
+                    offset_entries: 100,
+                    time_entries: 100,
+                },
+                progress,
+            },
+            older: Vec::new(),
+            producers: Producers::default(),
+            positions: Positions::default(),
+            is_dirty: false,
+            first_append_ms: -1,
         }
     }
 }

@@ -35,6 +35,11 @@ type SessionPartFields = (Vec<u8>, i32, i32, i64, i32, i64, i64);
 /// Id, epoch of the next request, whether topics are named by id, partitions.
 type SessionFields = (i32, i32, bool, Vec<SessionPartFields>);
 type TimeFields = (u64, u64, u64, Vec<(u64, u64)>);
+type Changes = (
+    Vec<Change>,
+    Vec<(u64, i64, i64)>,
+    Option<(TimeFields, TimeFields)>,
+);
 
 fn time_fields(times: Times) -> TimeFields {
     let by_time = times.by_time_ns.into_iter().collect();
@@ -86,8 +91,8 @@ impl Lease {
     }
 
     fn raise_high_watermark(&self, offset: i64) {
-        if self.shared.raise_high_watermark(offset) && self.shared.has_waiting() {
-            self.lane.wake();
+        if self.shared.raise_high_watermark(offset) {
+            self.lane.wake_fetches(&self.shared);
         }
     }
 
@@ -118,11 +123,8 @@ impl Lease {
             }
         }
         self.shared.end_offset.store(end_offset, Ordering::Release);
-        self.shared
-            .high_watermark
-            .fetch_max(high_watermark, Ordering::AcqRel);
-        if self.shared.has_waiting() {
-            self.lane.wake();
+        if self.shared.raise_high_watermark(high_watermark) {
+            self.lane.wake_fetches(&self.shared);
         }
     }
 
@@ -316,7 +318,6 @@ impl Lane {
                 .collect(),
             producers: producers_of(producers),
             positions: Positions::default(),
-            waiters: Vec::new(),
             is_dirty: false,
             first_append_ms: -1,
         });
@@ -330,8 +331,9 @@ impl Lane {
     ///
     /// Each entry: id of the lease, log end offset, high watermark, time of the first append in ms
     /// (-1 without one), progress of the segment, changed producers. Leases that have ended are
-    /// removed, and their files are closed: id, log end offset and high watermark.
-    fn take_changes(&self) -> (Vec<Change>, Vec<(u64, i64, i64)>) {
+    /// removed, and their files are closed: id, log end offset and high watermark. The last part
+    /// has the times of reads and of writes; None without any.
+    fn take_changes(&self) -> Changes {
         let mut leases = self.shared.leases();
         let dirty = std::mem::take(&mut leases.dirty);
         let mut changes = Vec::with_capacity(dirty.len());
@@ -367,7 +369,14 @@ impl Lane {
                 ended.push((id, state.end_offset(), high_watermark));
             }
         }
-        (changes, ended)
+        let is_idle = leases.reads.by_time_ns.is_empty() && leases.writes.by_time_ns.is_empty();
+        let times = (!is_idle).then(|| {
+            (
+                time_fields(leases.reads.take()),
+                time_fields(leases.writes.take()),
+            )
+        });
+        (changes, ended, times)
     }
 
     /// Serve a connection from now on. The lane uses a descriptor of its own.
@@ -453,19 +462,16 @@ impl Lane {
             .collect()
     }
 
-    /// Return the times of reads and writes since the last call, between `enter` and `leave`.
-    fn take_disk_times(&self) -> (TimeFields, TimeFields) {
-        let mut leases = self.shared.leases();
-        (
-            time_fields(leases.reads.take()),
-            time_fields(leases.writes.take()),
-        )
-    }
-
     /// Return (bytes received, bytes sent) since the last call.
     fn take_traffic(&self) -> (u64, u64) {
         let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
         (take(&self.shared.bytes_in), take(&self.shared.bytes_out))
+    }
+
+    /// Bytes of requests that were received and are not answered.
+    #[getter]
+    fn held_bytes(&self) -> u64 {
+        self.shared.held_bytes.load(Ordering::Relaxed)
     }
 
     /// Return the error number of the disk's failure; None without one.

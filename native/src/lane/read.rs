@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -38,8 +39,8 @@ impl From<io::Error> for Refusal {
 /// The records of one partition.
 #[derive(Clone, Debug)]
 pub enum Records {
-    /// Bytes that were appended to the scratch memory of the reader.
-    Memory(usize),
+    /// The part of the scratch memory of the reader that has them.
+    Memory(Range<usize>),
     InFile {
         file: Arc<File>,
         position: u64,
@@ -48,9 +49,12 @@ pub enum Records {
 }
 
 impl Records {
+    pub const NONE: Records = Records::Memory(0..0);
+
     pub fn len(&self) -> usize {
         match self {
-            Records::Memory(size) | Records::InFile { size, .. } => *size,
+            Records::Memory(range) => range.len(),
+            Records::InFile { size, .. } => *size,
         }
     }
 }
@@ -275,7 +279,7 @@ impl LeaseState {
     ///
     /// Small records are appended to `scratch`.
     pub fn read(&mut self, wanted: Wanted, scratch: &mut Vec<u8>) -> Result<Found, Refusal> {
-        let nothing = (Records::Memory(0), wanted.offset);
+        let nothing = (Records::NONE, wanted.offset);
         let limit = wanted.end_offset.min(self.end_offset());
         if wanted.offset >= limit {
             return Ok(nothing);
@@ -402,7 +406,7 @@ fn read_batches(
     let end = position + at as u64;
     if (at as u64) < MIN_SENT_BYTES && start + at <= MAX_MEMORY_BYTES {
         scratch.truncate(start + at);
-        return Ok(Some((Records::Memory(at), end, next_offset)));
+        return Ok(Some((Records::Memory(start..start + at), end, next_offset)));
     }
     scratch.truncate(start);
     let file = source.log.clone();

@@ -62,13 +62,28 @@ impl ActiveSegment {
     pub fn append(&mut self, records: &[u8], header: &BatchHeader) -> io::Result<()> {
         let before = self.progress;
         let position = before.size_bytes;
-        self.log.write_all_at(records, position)?;
-        let result = self.note_batch(position, header);
-        self.progress.size_bytes = position + records.len() as u64;
-        if result.is_err() {
-            self.progress = before; // as if nothing was written
+        let result = match self.log.write_all_at(records, position) {
+            Ok(()) => self.note_batch(position, header),
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(()) => self.progress.size_bytes = position + records.len() as u64,
+            Err(error) => {
+                self.progress = before; // as if nothing was written
+                self.cut()?;
+                return Err(error);
+            }
         }
-        result
+        Ok(())
+    }
+
+    /// Remove the bytes of an append that failed: after a clean stop they would be records.
+    fn cut(&self) -> io::Result<()> {
+        let size_bytes = self.progress.size_bytes;
+        if self.log.metadata()?.len() > size_bytes {
+            self.log.set_len(size_bytes)?;
+        }
+        Ok(())
     }
 
     fn note_batch(&mut self, position: u64, header: &BatchHeader) -> io::Result<()> {

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::append::{append, check_batches, AppendError};
-use super::connection::{Buffers, Connection, Input, Piece, SendError};
+use super::append::{append, check_batches, AppendError, STORAGE_ERROR};
+use super::connection::{Buffers, Connection, Piece, SendError, Sent};
 use super::fetch::{look, Answer, Looked};
 use super::lease::{LeaseShared, Leases};
 use super::read::{Records, Refusal};
@@ -37,12 +37,14 @@ pub struct Server {
     epoll: Epoll,
     connections: HashMap<u64, Connection>,
     deadlines: BTreeSet<(Instant, u64)>,
+    /// Connections whose fetches wait, by lease. Some have been answered since, or closed.
+    waiting: HashMap<u64, BTreeSet<u64>>,
     /// Connections that get a turn without a new event.
     again: VecDeque<u64>,
     free: Buffers,
     scratch: Vec<u8>,
     response: Vec<u8>,
-    gaps: Vec<usize>,
+    gaps: Vec<(usize, usize)>,
 }
 
 impl Server {
@@ -54,6 +56,7 @@ impl Server {
             epoll,
             connections: HashMap::new(),
             deadlines: BTreeSet::new(),
+            waiting: HashMap::new(),
             again: VecDeque::new(),
             free: Buffers::default(),
             scratch: Vec::new(),
@@ -135,10 +138,12 @@ impl Server {
             }
         }
         // A lease may have ended, or a high watermark may have moved.
-        let waiting: Vec<u64> = self.deadlines.iter().map(|(_, token)| *token).collect();
-        waiting
-            .into_iter()
-            .for_each(|token| self.serve(token, false));
+        for id in self.shared.take_changed() {
+            let waiting = self.waiting.remove(&id).unwrap_or_default();
+            waiting
+                .into_iter()
+                .for_each(|token| self.serve(token, false));
+        }
         true
     }
 
@@ -150,18 +155,7 @@ impl Server {
         received: &[u8],
         session: Option<Session>,
     ) {
-        let mut connection = Connection {
-            stream: TcpStream::from(socket),
-            listener,
-            input: Input::default(),
-            unsent: VecDeque::new(),
-            deadline: None,
-            began: None,
-            interest: READABLE,
-            must_return: false,
-            last_active: Instant::now(),
-            session,
-        };
+        let mut connection = Connection::new(TcpStream::from(socket), listener, session);
         if !received.is_empty() {
             connection.input.put(received, &mut self.free);
         }
@@ -244,6 +238,16 @@ impl Server {
 
     /// Serve complete frames, while their responses are sent at once.
     fn serve(&mut self, token: u64, is_due: bool) {
+        self.serve_frames(token, is_due);
+        if let Some(connection) = self.connections.get_mut(&token) {
+            let held_bytes = connection.input.unread().len();
+            let growth = (held_bytes as u64).wrapping_sub(connection.held_bytes as u64);
+            connection.held_bytes = held_bytes;
+            self.shared.held_bytes.fetch_add(growth, Ordering::Relaxed);
+        }
+    }
+
+    fn serve_frames(&mut self, token: u64, is_due: bool) {
         let mut is_due = is_due;
         for _ in 0..MAX_FRAMES_IN_TURN {
             let Some(connection) = self.connections.get_mut(&token) else {
@@ -320,26 +324,31 @@ impl Server {
         if connection.unsent.is_empty() {
             return true;
         }
-        let mut sent_bytes = 0;
+        let mut sent = Sent::default();
         let is_in_memory = connection
             .unsent
             .iter()
             .all(|piece| matches!(piece, Piece::Memory { .. }));
         let result = if is_in_memory {
-            connection.flush(&mut sent_bytes)
+            connection.flush(&mut sent)
         } else {
             match self.shared.gate.pass(&self.shared.has_failed) {
                 None => Err(SendError::Socket),
                 Some(_pass) => {
                     let _step = AtDisk::new(&self.shared.disk_steps);
-                    connection.flush(&mut sent_bytes)
+                    let result = connection.flush(&mut sent);
+                    if sent.file_bytes > 0 {
+                        let reads = &mut self.shared.leases().reads;
+                        reads.observe(sent.from_files, sent.file_bytes as u64);
+                    }
+                    result
                 }
             }
         };
         self.shared
             .bytes_out
-            .fetch_add(sent_bytes, Ordering::Relaxed);
-        if sent_bytes > 0 {
+            .fetch_add(sent.bytes, Ordering::Relaxed);
+        if sent.bytes > 0 {
             if let Some(connection) = self.connections.get_mut(&token) {
                 connection.last_active = Instant::now();
             }
@@ -396,6 +405,10 @@ impl Server {
         self.end_wait(token);
         let connection = self.connections.remove(&token)?;
         self.epoll.remove(connection.descriptor());
+        let held_bytes = connection.held_bytes as u64;
+        self.shared
+            .held_bytes
+            .fetch_sub(held_bytes, Ordering::Relaxed);
         Some(connection)
     }
 
@@ -460,7 +473,7 @@ impl Server {
             return Step::Return;
         };
         let shared = self.shared.clone();
-        let (results, failure) = {
+        let (mut results, failure, is_over) = {
             let Some(_pass) = shared.gate.pass(&shared.has_failed) else {
                 return Step::Return;
             };
@@ -470,12 +483,22 @@ impl Server {
             }
             let mut leases = shared.leases();
             let end = |lease: &LeaseShared| shared.end_lease(lease, false);
-            match append(&mut leases, frame, &request, &mut headers, now_ms(), end) {
-                Ok((ids, appended)) => {
+            let is_over = || shared.has_failed.load(Ordering::Acquire);
+            let now_ms = now_ms();
+            match append(
+                &mut leases,
+                frame,
+                &request,
+                &mut headers,
+                now_ms,
+                end,
+                is_over,
+            ) {
+                Ok((ids, (results, failure))) => {
                     for id in ids {
                         self.appended(&mut leases, id);
                     }
-                    appended
+                    (results, failure, is_over())
                 }
                 Err(AppendError::Up) => return Step::Return,
                 Err(AppendError::Disk(error)) => {
@@ -486,6 +509,10 @@ impl Server {
         };
         if let Some(error) = failure {
             fail_unless_full(&shared, error);
+        }
+        if is_over {
+            // The disk came back too late: another replica may lead by now.
+            results.fill(STORAGE_ERROR);
         }
         if request.acks != 0 {
             self.response.clear();
@@ -501,8 +528,12 @@ impl Server {
     /// Report the append, and look again at the fetches that wait for it.
     fn appended(&mut self, leases: &mut Leases, id: u64) {
         if let Some(state) = leases.by_id.get_mut(&id) {
-            self.again.extend(state.waiters.drain(..));
-            state.shared.waiting.store(0, Ordering::Release);
+            if state.shared.is_sole_replica {
+                // Otherwise they wait for the high watermark, which follows later.
+                state.shared.waiting.store(0, Ordering::Release);
+                self.again
+                    .extend(self.waiting.remove(&id).unwrap_or_default());
+            }
             self.shared.note_progress(&state.shared);
         }
     }
@@ -586,18 +617,14 @@ impl Server {
             let looked = look(&mut leases, names, request, max_bytes, is_due, scratch);
             if let Ok(Looked::Wait(ids)) = &looked {
                 for id in ids {
-                    if let Some(state) = leases.by_id.get_mut(id) {
-                        if !state.waiters.contains(&token) {
-                            // Connections that were closed are still among them.
-                            if state.waiters.len() > 2 * self.connections.len() {
-                                let connections = &self.connections;
-                                state
-                                    .waiters
-                                    .retain(|token| connections.contains_key(token));
-                            }
-                            state.waiters.push(token);
+                    if let Some(state) = leases.by_id.get(id) {
+                        let waiting = self.waiting.entry(*id).or_default();
+                        if waiting.len() > 2 * self.connections.len() {
+                            let connections = &self.connections;
+                            waiting.retain(|token| connections.contains_key(token));
                         }
-                        state.shared.set_waiting(state.waiters.len());
+                        waiting.insert(token);
+                        state.shared.set_waiting(waiting.len());
                     }
                 }
                 // A high watermark that moved before `set_waiting` has woken nobody.
@@ -653,8 +680,9 @@ impl Server {
         let (out, gaps) = (&mut self.response, &mut self.gaps);
         write_fetched(out, gaps, header, request, frame, &answer.shown);
         let mut pieces: Vec<Piece> = Vec::new();
-        let (mut memory, mut at, mut read) = (Vec::new(), 0, 0);
-        for (gap, part) in self.gaps.iter().zip(answer.records) {
+        let (mut memory, mut at) = (Vec::new(), 0);
+        for (place, gap) in &self.gaps {
+            let part = &answer.records[*place];
             memory.extend_from_slice(&self.response[at..*gap]);
             at = *gap;
             part.lease.counts.fetches.fetch_add(1, Ordering::Relaxed);
@@ -664,11 +692,8 @@ impl Server {
                 .bytes_out
                 .fetch_add(size as u64, Ordering::Relaxed);
             self.shared.note_counts(&part.lease);
-            match part.records {
-                Records::Memory(size) => {
-                    memory.extend_from_slice(&self.scratch[read..read + size]);
-                    read += size;
-                }
+            match &part.records {
+                Records::Memory(range) => memory.extend_from_slice(&self.scratch[range.clone()]),
                 Records::InFile {
                     file,
                     position,
@@ -677,10 +702,10 @@ impl Server {
                     let bytes = std::mem::take(&mut memory);
                     pieces.push(Piece::Memory { bytes, sent: 0 });
                     pieces.push(Piece::InFile {
-                        file,
-                        position,
-                        left: size,
-                        lease: part.lease,
+                        file: file.clone(),
+                        position: *position,
+                        left: *size,
+                        lease: part.lease.clone(),
                     });
                 }
             }

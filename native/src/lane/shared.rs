@@ -62,6 +62,8 @@ pub struct Shared {
     progress: Mutex<Vec<Arc<LeaseShared>>>,
     times: Mutex<HashMap<(u32, i16), Times>>,
     ended: Mutex<Vec<u64>>,
+    /// Leases for which fetches wait, and that have changed.
+    changed: Mutex<Vec<u64>>,
     pub failure: Mutex<Option<io::Error>>,
     pub bell: Bell,
     pub loop_bell: Bell,
@@ -73,6 +75,8 @@ pub struct Shared {
     pub disk_steps: AtomicU64,
     pub bytes_in: AtomicU64,
     pub bytes_out: AtomicU64,
+    /// Bytes that clients have sent and that are not served yet.
+    pub held_bytes: AtomicU64,
 }
 
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -90,6 +94,7 @@ impl Shared {
             progress: Mutex::default(),
             times: Mutex::default(),
             ended: Mutex::default(),
+            changed: Mutex::default(),
             failure: Mutex::default(),
             bell: Bell::new()?,
             loop_bell: Bell::new()?,
@@ -99,6 +104,7 @@ impl Shared {
             disk_steps: AtomicU64::new(0),
             bytes_in: AtomicU64::new(0),
             bytes_out: AtomicU64::new(0),
+            held_bytes: AtomicU64::new(0),
         })
     }
 
@@ -112,9 +118,17 @@ impl Shared {
         self.bell.ring();
     }
 
-    /// Have the lane look again at what waits.
-    pub fn wake(&self) {
-        self.bell.ring();
+    /// Have the lane look again at the fetches that wait for a lease that the caller has changed.
+    pub fn wake_fetches(&self, lease: &LeaseShared) {
+        if lease.take_waiting() {
+            locked(&self.changed).push(lease.id);
+            self.bell.ring();
+        }
+    }
+
+    /// Return the leases at whose fetches the lane has to look again.
+    pub fn take_changed(&self) -> Vec<u64> {
+        std::mem::take(&mut *locked(&self.changed))
     }
 
     pub fn ring_loop(&self) {
@@ -149,9 +163,7 @@ impl Shared {
         }
         if !lease.has_ended.swap(true, Ordering::AcqRel) {
             locked(&self.ended).push(lease.id);
-            if lease.has_waiting() {
-                self.wake();
-            }
+            self.wake_fetches(lease);
         }
     }
 

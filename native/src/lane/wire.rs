@@ -412,10 +412,11 @@ pub struct Fetched {
 ///
 /// Args:
 ///     shown: the partitions that the response contains, by their place in the request.
-///     gaps: gets the place in `out` behind which the records of each shown partition belong.
+///     gaps: gets, in the order of the response, the place of a partition in `shown`, and the place
+///         in `out` behind which its records belong.
 pub fn write_fetched(
     out: &mut Vec<u8>,
-    gaps: &mut Vec<usize>,
+    gaps: &mut Vec<(usize, usize)>,
     header: &Header,
     request: &Fetch,
     names: &[u8],
@@ -435,7 +436,8 @@ pub fn write_fetched(
     for (topic, members) in &groups {
         put_topic(out, names, &request.topics[*topic], is_flexible);
         put_count(out, members.len(), is_flexible);
-        for (at, fetched) in members {
+        for place in members {
+            let (at, fetched) = &shown[*place];
             let part = &request.parts[*at];
             out.extend(part.index.to_be_bytes());
             out.extend(0i16.to_be_bytes());
@@ -453,7 +455,7 @@ pub fn write_fetched(
                 out.extend((-1i32).to_be_bytes()); // preferred read replica
             }
             put_count(out, fetched.records_bytes, is_flexible);
-            gaps.push(out.len());
+            gaps.push((*place, out.len()));
             records_bytes += fetched.records_bytes;
             put_tags(out, is_flexible);
         }
@@ -463,16 +465,14 @@ pub fn write_fetched(
     end_response(out, start, records_bytes);
 }
 
-type Shown<'a> = Vec<(usize, Vec<&'a (usize, Fetched)>)>;
-
-/// Group the partitions by topic, in the order in which the topics come first.
-fn topics_of<'a>(request: &Fetch, shown: &'a [(usize, Fetched)]) -> Shown<'a> {
-    let mut groups: Shown<'a> = Vec::new();
-    for entry in shown {
-        let topic = request.parts[entry.0].topic;
+/// Group the places of partitions by topic, in the order in which the topics come first.
+fn topics_of(request: &Fetch, shown: &[(usize, Fetched)]) -> Vec<(usize, Vec<usize>)> {
+    let mut groups: Vec<(usize, Vec<usize>)> = Vec::new();
+    for (place, (at, _)) in shown.iter().enumerate() {
+        let topic = request.parts[*at].topic;
         match groups.iter_mut().find(|(known, _)| *known == topic) {
-            Some((_, members)) => members.push(entry),
-            None => groups.push((topic, vec![entry])),
+            Some((_, members)) => members.push(place),
+            None => groups.push((topic, vec![place])),
         }
     }
     groups
@@ -540,6 +540,34 @@ mod tests {
                 let _ = read_fetch(&changed, &header);
             }
         }
+    }
+
+    #[test]
+    fn partitions_of_alternating_topics_are_grouped_and_keep_their_records() {
+        let part = |topic| FetchPart {
+            topic,
+            index: 0,
+            leader_epoch: -1,
+            offset: 0,
+            max_bytes: 1,
+        };
+        let request = Fetch {
+            topics: vec![TopicKey::Id([1; 16]), TopicKey::Id([2; 16])],
+            parts: vec![part(0), part(1), part(0)],
+            ..Fetch::default()
+        };
+        let header = Header {
+            api_key: FETCH,
+            version: 13,
+            correlation_id: 7,
+            body: 0,
+        };
+        let shown: Vec<_> = (0..3).map(|at| (at, Fetched::default())).collect();
+        let (mut out, mut gaps) = (Vec::new(), Vec::new());
+        write_fetched(&mut out, &mut gaps, &header, &request, b"", &shown);
+        let places: Vec<_> = gaps.iter().map(|(place, _)| *place).collect();
+        assert_eq!(places, [0, 2, 1]);
+        assert!(gaps.is_sorted_by_key(|(_, gap)| *gap));
     }
 
     #[test]

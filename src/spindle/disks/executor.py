@@ -136,8 +136,8 @@ class DirectoryExecutor(Protocol):
     def run_after_failure(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
         """Run a function that closes files, although the directory has failed.
 
-        The disk can then be unmounted and repaired. Errors of the function are ignored. It is not
-        run if the thread is abandoned.
+        The disk can then be unmounted and repaired. Errors of the function are ignored. It waits
+        for a function that hangs on the disk.
         """
         ...
 

@@ -340,6 +340,12 @@ class BrokerServer:
         """The number of connections that native lanes serve now."""
         return 0 if self._lanes is None else self._lanes.connection_count
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of requests that were received, on the event loop or by lanes, and not answered."""
+        in_lanes = 0 if self._lanes is None else self._lanes.held_bytes
+        return self.limits.held_bytes + in_lanes
+
     def take_lane_counts(self) -> None:
         """Count all that the native lanes have served until now."""
         if self._lanes is not None:
@@ -400,7 +406,7 @@ class BrokerServer:
             await self.lifecycle.controlled_shutdown(timeout_s)
         await self.directory_changes.stop()
         if self._lanes is not None:
-            self._lanes.stop()
+            await self._lanes.stop()
         for server in self._servers:
             await server.close()
         await self.housekeeping.stop()

@@ -70,7 +70,7 @@ class DirectoryThread(SerialExecutor):
         self._waits = SocketPoller()
         self._done: deque[tuple[int, Any, BaseException | None]] = deque()
         self._is_drain_due = False
-        self._is_left_behind = False
+        self._threads_beside: set[threading.Thread] = set()
         self._busy_ns = 0
         self._began_ns = 0
         self._reported_busy_ns = 0
@@ -112,8 +112,10 @@ class DirectoryThread(SerialExecutor):
 
     def hangs(self) -> bool:
         """See `DirectoryExecutor`."""
-        has_guarded_work = self.guard is not None and self.guard.hangs()
-        return self._is_left_behind and (self._thread.is_alive() or has_guarded_work)
+        if self.failure is not None and self.guard is not None and self.guard.hangs():
+            return True
+        threads = (self._thread, *self._threads_beside)
+        return self._is_left_behind and any(thread.is_alive() for thread in threads)
 
     def stop(self, timeout_s: float) -> bool:
         """Finish the submitted work and end the thread; return False if it hangs on its disk."""
@@ -229,13 +231,16 @@ class DirectoryThread(SerialExecutor):
 
         def end(result: object, error: BaseException | None) -> None:
             self.watch.remove(watched)
+            self._threads_beside.discard(thread)
             if callback is not None:
                 callback(result, error)
 
         thread = threading.Thread(target=run, name=f"beside {self.path}", daemon=True)
         watched = WatchedThread(time.monotonic, function)
         thread.start()
-        self.watch.add(watched)
+        if not self._is_left_behind:
+            self.watch.add(watched)
+            self._threads_beside.add(thread)
 
     def _abandon(self, failure: LogDirectoryFailed) -> None:
         self._is_left_behind = True

@@ -1,7 +1,9 @@
 """The I/O threads and the locks of all log directories of one process."""
 
+import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from spindle.common.errors import ConfigError, LogDirectoryFailed
 from spindle.common.text import error_text
@@ -9,6 +11,9 @@ from spindle.disks.executor import DirectoryExecutor
 from spindle.runtime.machine import DirectoryFailureListener, Lock, Machine
 
 log = logging.getLogger(__name__)
+
+_LOOK_AGAIN_S: Final = 1.0
+"""Interval at which the end of a hang is looked for."""
 
 
 class OpenDirectories:
@@ -94,12 +99,17 @@ class OpenDirectories:
         self._locks[path] = await thread.submit(self._machine.lock_directory, path)
 
     def failed(self, failure: LogDirectoryFailed) -> None:
-        """Close the lock file of a directory that failed, so that its disk can be unmounted."""
-        thread = self._threads.get(failure.path)
-        if thread is not None and thread.failure is failure and not thread.hangs():
-            lock = self._locks.pop(failure.path, None)
-            if lock is not None:
-                thread.run_after_failure(_release, lock)
+        """Close the lock file of a directory that failed, so that its disk can be unmounted.
+
+        The lock stays while a write that hangs may still reach the disk.
+        """
+        thread, path = self._threads.get(failure.path), failure.path
+        if thread is None or thread.failure is not failure or path not in self._locks:
+            return
+        if thread.hangs():
+            asyncio.get_running_loop().call_later(_LOOK_AGAIN_S, self.failed, failure)
+        else:
+            thread.run_after_failure(_release, self._locks.pop(path))
 
     async def unlock(self, path: str, thread: DirectoryExecutor) -> None:
         """Release the lock of a directory, if it has one; ignore errors of its disk."""
@@ -133,12 +143,13 @@ class OpenDirectories:
     def close(self, timeout_s: float) -> None:
         """End all threads in limited time, and release the locks."""
         for thread in (*self._others, *self._threads.values()):
-            if not thread.stop(timeout_s):
+            if not thread.stop(timeout_s) or thread.hangs():
                 log.error("log directory %s hangs; its thread is abandoned", thread.path)
                 # The lock file is on that disk; the lock also ends with the process.
                 self._locks.pop(thread.path, None)
         for lock in self._locks.values():
             _release(lock)
+        self._locks.clear()
 
 
 def _release(lock: Lock) -> None:

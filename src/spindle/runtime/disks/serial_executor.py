@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar, TypeVarTuple, cast
 from spindle.common.errors import LogDirectoryFailed
 from spindle.disks.executor import Callback, ThreadLoad, Unfinished
 from spindle.disks.io_counts import DirectoryIo
-from spindle.runtime.disks.watchdog import Watchdog
+from spindle.runtime.disks.watchdog import LOOK_S, Watchdog
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +76,7 @@ class SerialExecutor(ABC):
         self._wall_clock_ms = wall_clock_ms
         self._notes: dict[Callable[..., object], tuple[object, ...]] = {}
         self._beside: dict[asyncio.Future[Any], None] = {}
+        self._is_left_behind = False
 
     # -- what the implementations do
 
@@ -90,6 +91,10 @@ class SerialExecutor(ABC):
     @abstractmethod
     def _abandon(self, failure: LogDirectoryFailed) -> None:
         """Answer all callers that wait for a queued function, and run nothing more."""
+
+    @abstractmethod
+    def hangs(self) -> bool:
+        """See `DirectoryExecutor`."""
 
     # -- the port
 
@@ -140,7 +145,17 @@ class SerialExecutor(ABC):
 
     def run_after_failure(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
         """See `DirectoryExecutor`."""
-        self._enqueue((_LastWork(function), args, None))
+        job: Job = (_LastWork(function), args, None)
+        if self._is_left_behind:
+            self._run_after_hang(job)
+        else:
+            self._enqueue(job)
+
+    def _run_after_hang(self, job: Job) -> None:
+        if self.hangs():
+            self._loop.call_later(LOOK_S, self._run_after_hang, job)
+        else:
+            self._start_beside(job)
 
     def wait_at_most(self, hang_limit_s: float) -> None:
         """See `DirectoryExecutor`."""

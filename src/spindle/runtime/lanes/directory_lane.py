@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from spindle._native import Lane, Lease
 from spindle.common.errors import is_out_of_descriptors
-from spindle.disks.io_counts import DirectoryIo, OperationCounts
+from spindle.disks.io_counts import DirectoryIo
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.lease import LeasedProducer, LogLease, SegmentProgress
 from spindle.log.leasing import lease_terms, record_progress
@@ -129,7 +129,7 @@ class DirectoryLane(LogGuard):
             self.directory.executor.fail(error)
 
     def _bring_up_to_date(self) -> None:
-        changes, ended = self.native.take_changes()
+        changes, ended, times = self.native.take_changes()
         for number, _, _, first_append_ms, progress, producers in changes:
             lease = self.granted[number]
             record_progress(lease.log, first_append_ms, SegmentProgress(*progress), producers)
@@ -138,11 +138,10 @@ class DirectoryLane(LogGuard):
             if log.lease is self.granted[number]:
                 log.lease_ended(end_offset, high_watermark)
             self._removed.append(number)
-        if changes:
-            for counts, times in zip(
-                (self._io.reads, self._io.writes), self.native.take_disk_times(), strict=True
-            ):
-                _add_times(counts, times)
+        if times is not None:
+            reads, writes = times
+            self._io.reads.add(*reads)
+            self._io.writes.add(*writes)
 
     def leave(self) -> None:
         """Let the lane continue."""
@@ -205,8 +204,3 @@ class WatchedLane(WatchedThread):
     @function.setter
     def function(self, value: object) -> None:
         """Ignore it: the lane itself counts its steps."""
-
-
-def _add_times(counts: OperationCounts, times: tuple[int, int, int, list[tuple[int, int]]]) -> None:
-    size_bytes, total_ns, longest_ns, by_time = times
-    counts.add(size_bytes, total_ns, longest_ns, by_time)

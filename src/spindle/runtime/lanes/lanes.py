@@ -33,6 +33,8 @@ _PROGRESS_S: Final = 0.1
 """Interval at which the event loop takes the progress of lanes for which nothing waits."""
 _SYNC_TICKS: Final = 10
 _LAST_REQUEST_S: Final = 1.0
+_LAST_RESPONSES_S: Final = 0.1
+"""Time that a stop gives the clients of lanes to read their responses."""
 _TAKE_BACK_S: Final = 1.0
 _MAX_LEASES: Final = 64
 _FILES_OF_LEASE: Final = 5
@@ -91,6 +93,8 @@ class Lanes(ConnectionLanes):
         self._timer: asyncio.TimerHandle | None = None
         self._ticks = 0
         self._was_busy = False
+        self._is_stopping = False
+        self._last_returned: asyncio.Future[None] | None = None
 
     # -- life
 
@@ -120,8 +124,17 @@ class Lanes(ConnectionLanes):
         executor.watch.add(WatchedLane(native))
         self._loop.add_reader(native.descriptor, self._on_events, lane)
 
-    def stop(self) -> None:
-        """End all lanes; the logs are Python's again before their next use."""
+    async def stop(self) -> None:
+        """End all lanes; the logs are Python's again before their next use.
+
+        Clients get a short time to read the responses that were begun.
+        """
+        self._is_stopping = True
+        for lane in self._lanes.values():
+            lane.native.ask_all_back()
+        if self._connections:
+            self._last_returned = self._loop.create_future()
+            await asyncio.wait((self._last_returned,), timeout=_LAST_RESPONSES_S)
         if self._timer is not None:
             self._timer.cancel()
         for partition in list(self._leases):
@@ -141,6 +154,7 @@ class Lanes(ConnectionLanes):
 
     def directory_failed(self, directory: LogDirectory) -> None:
         """Serve nothing more from a directory that is offline."""
+        self.take_counts()
         lane = self._lanes.pop(directory, None)
         if lane is None:
             return
@@ -183,6 +197,11 @@ class Lanes(ConnectionLanes):
         """The number of connections in lanes."""
         return len(self._connections)
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of requests that lanes have received and not answered."""
+        return sum(lane.native.held_bytes for lane in self._lanes.values())
+
     def consider(self, connection: Connection, frame: Bytes) -> None:
         """Move a connection to a lane if one can serve requests like this one.
 
@@ -212,7 +231,8 @@ class Lanes(ConnectionLanes):
 
     def _may_serve(self) -> bool:
         services = self._services
-        return not (services.quotas.is_active or services.authorizer.is_active)
+        is_limited = services.quotas.is_active or services.authorizer.is_active
+        return not (is_limited or self._is_stopping)
 
     def _wanted_by_produce(self, frame: Bytes) -> _Wanted:
         """Return the partitions of a Produce request; none if it is not one for a lane."""
@@ -290,9 +310,16 @@ class Lanes(ConnectionLanes):
 
     def forget(self, token: int) -> None:
         """Forget a connection that was closed."""
-        seat = self._connections.pop(token, None)
+        seat = self._remove(token)
         if seat is not None:
             self._services.fetch_sessions.end_lent(seat.session_id)
+
+    def _remove(self, token: int) -> Seat | None:
+        seat = self._connections.pop(token, None)
+        if not self._connections and self._last_returned is not None:
+            self._last_returned.set_result(None)
+            self._last_returned = None
+        return seat
 
     def _on_events(self, lane: DirectoryLane) -> None:
         failure = lane.native.failure()
@@ -312,7 +339,7 @@ class Lanes(ConnectionLanes):
                 session_id, epoch, uses_ids, parts = session
                 lent = LentSession(session_id, epoch, uses_ids, [LentPartition(*p) for p in parts])
                 self._services.fetch_sessions.take_back(lent, self._services.steady_ms())
-            seat = self._connections.pop(token, None)
+            seat = self._remove(token)
             if seat is not None:
                 seat.connection.return_from_lane(
                     received, is_served=is_served, idle_s=idle_ms / 1000

@@ -189,7 +189,7 @@ def broker_metrics(broker: BrokerServer) -> Iterator[Metric]:
     yield gauge(
         "kafka_network_socket_server_memory_pool_used_bytes",
         "Bytes of requests that were read, or are being read, and have no answer yet.",
-        broker.limits.held_bytes,
+        broker.held_bytes,
     )
     yield gauge(
         "kafka_network_socket_server_unsent_bytes",
