@@ -11,6 +11,7 @@ from verification.simulation.scenario import (
     Scenario,
     draw,
     draw_cleaning,
+    draw_disks,
     draw_rebuilding,
     draw_vanishing,
 )
@@ -25,10 +26,13 @@ class RecordedSeed(NamedTuple):
 
 RECORDED_SEEDS: Final = {
     "aborted transactions indexed past later ones": RecordedSeed(13),
+    "beginning moves not counted": RecordedSeed(38, draw_disks),
     # A node has to be stopped within milliseconds of its start while the quorum has no leader.
     "clean shutdown lost while loading": RecordedSeed(700_297),
-    "defaults of brokers not applied": RecordedSeed(12),
+    "compaction confuses keys": RecordedSeed(2, draw_cleaning),
+    "cordons ignored by brokers": RecordedSeed(2, draw_disks),
     "decided transactions not continued": RecordedSeed(6),
+    "defaults of brokers not applied": RecordedSeed(12),
     "delete horizons ignored by compaction": RecordedSeed(223),
     "election outside the ISR": RecordedSeed(4),
     "epoch kept at a fence": RecordedSeed(190),
