@@ -29,7 +29,7 @@ from spindle.runtime.lanes.native_lanes import Targets
 from spindle.serving.fetch.sendfile_response import frame_of
 from verification.simulation.disk import Interrupted, SimulatedDisks
 from verification.simulation.lane_leases import LaneRecords, LeaseModel, check_client_batch
-from verification.simulation.network import Reader, Transport
+from verification.simulation.network import BorrowingReader, Transport
 
 if TYPE_CHECKING:
     from spindle._native import Lane as NativeLane
@@ -58,11 +58,11 @@ class _Step(Enum):
 
 
 _Work = Generator[float | _Wait, None, None]
-"""What the thread does; it yields the time until its next step in s, or what it waits for."""
+"""The steps of the thread. Each yields the time until the next one in s, or its wait."""
 _Served = Generator[float | _Wait, None, _Step]
 
 
-class _Seat(Reader):
+class _Seat(BorrowingReader):
     """A connection in the lane."""
 
     def __init__(self, lane: "LaneModel", token: int, transport: Transport) -> None:
@@ -70,6 +70,8 @@ class _Seat(Reader):
         self.transport = transport
         self.input = bytearray()
         self.must_return = False
+        self.last_frame = b""
+        """The last request that the lane has answered, with its size."""
         self.deadline_s: float | None = None
         self.response: Callable[[], bytes | None] | None = None
         """Returns the response that is to be sent; None if its records were removed meanwhile."""
@@ -365,7 +367,9 @@ class LaneModel(NativeLane):
                 self._give_back(seat, is_served=self._has_failed)
                 return
             seat.deadline_s = None
-            del seat.input[: SIZE.size + len(frame)]
+            end = SIZE.size + len(frame)
+            seat.last_frame = bytes(seat.input[:end])
+            del seat.input[:end]
             yield from self._send(seat)
 
     def _send(self, seat: _Seat) -> _Work:
@@ -540,8 +544,8 @@ class LaneModel(NativeLane):
             leases = self._readable(parts, is_committed=message.isolation_level == 1)
             if leases is None:
                 return _Step.RETURN
-            found = self._located(leases, parts, message.max_bytes)
-            size_bytes = sum(f.records.size_bytes for f in found)
+            fetched = self._located(leases, parts, message.max_bytes)
+            size_bytes = sum(f.records.size_bytes for f in fetched)
             if not is_due and size_bytes < max(message.min_bytes, 1) and message.max_wait_ms > 0:
                 for lease in leases:
                     lease.waiting[seat.token] = None
@@ -549,23 +553,23 @@ class LaneModel(NativeLane):
                 return _Step.WAITS
             yield self._step_s()
             is_in_memory = self._random.random() < 0.5
-            bodies = [f.records.read() for f in found] if is_in_memory else None
+            bodies = [f.records.read() for f in fetched] if is_in_memory else None
         except OSError as error:
             self._disk_failed(error)
             return _Step.RETURN
         finally:
             self._leave()
-        for lease, one in zip(leases, found, strict=True):
+        for lease, one in zip(leases, fetched, strict=True):
             lease.fetched(one.records.size_bytes)
             self._note(lease)
 
         def response() -> bytes | None:
             if bodies is not None:
-                return _fetched(header, message, zip(found, bodies, strict=True))
+                return _fetched(header, message, zip(fetched, bodies, strict=True))
             if any(lease.cuts for lease in leases):
                 return None
-            late = [one.records.read() for one in found]
-            return _fetched(header, message, zip(found, late, strict=True))
+            late = [one.records.read() for one in fetched]
+            return _fetched(header, message, zip(fetched, late, strict=True))
 
         seat.response = response
         return _Step.SERVED
@@ -590,9 +594,9 @@ class LaneModel(NativeLane):
     def _located(
         self, leases: Sequence[LeaseModel], parts: Sequence[_Part], max_bytes: int
     ) -> list[_Fetched]:
-        found: list[_Fetched] = []
+        fetched: list[_Fetched] = []
         for lease, part in zip(leases, parts, strict=True):
-            has_any = any(f.records.size_bytes for f in found)
+            has_any = any(f.records.size_bytes for f in fetched)
             high_watermark = lease.high_watermark
             records = lease.locate(
                 part.fields.fetch_offset,
@@ -600,8 +604,8 @@ class LaneModel(NativeLane):
                 min_one_batch=not has_any,
             )
             max_bytes -= records.size_bytes
-            found.append(_Fetched(records, high_watermark, lease.terms.log_start_offset))
-        return found
+            fetched.append(_Fetched(records, high_watermark, lease.terms.log_start_offset))
+        return fetched
 
     def _wait(self, seat: _Seat, wait_s: float) -> None:
         if seat.deadline_s is None:
@@ -706,13 +710,15 @@ def _produced(
     return _response(header, ProduceResponse(responses=rows))
 
 
-def _fetched(header: RequestHeader, message: Any, found: Iterator[tuple[_Fetched, bytes]]) -> bytes:
+def _fetched(
+    header: RequestHeader, message: Any, results: Iterator[tuple[_Fetched, bytes]]
+) -> bytes:
     topic_row = FetchResponse.FetchableTopicResponse
     rows = []
     for topic in message.topics:
         partitions = []
         for part in topic.partitions:
-            fetched, records = next(found)
+            fetched, records = next(results)
             partitions.append(
                 topic_row.PartitionData(
                     partition_index=part.partition,

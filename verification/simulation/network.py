@@ -214,7 +214,7 @@ class SimulatedSocket:
         self._network.stop_listening(self)
 
 
-class Reader(ABC):
+class BorrowingReader(ABC):
     """Other code than the protocol that reads from a connection."""
 
     @abstractmethod
@@ -257,7 +257,7 @@ class Transport(asyncio.Transport):
         self._is_lost = False
         self._high_bytes = _HIGH_WATER_BYTES
         self._is_writing_paused = False
-        self._reader: Reader | None = None
+        self._reader: BorrowingReader | None = None
         self._is_broken = False
 
     @property
@@ -419,7 +419,7 @@ class Transport(asyncio.Transport):
             self._is_broken = True
             self._reader.ended()
 
-    def lend(self, reader: Reader) -> None:
+    def lend(self, reader: BorrowingReader) -> None:
         """Let other code read from now on, and learn of the end of the connection."""
         self._reader = reader
         if self._is_lost:

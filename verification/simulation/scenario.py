@@ -264,7 +264,7 @@ def draw(seed: int) -> Scenario:
         )
     if deeds.unclean:
         chances = replace(chances, cut_power=0.0, replace=0.0, kill=random.uniform(0.1, 0.5))
-    properties = _draw_properties(random)
+    properties = _draw_properties(seed, random)
     disk_s = random.choice((0.001, 0.003, 0.02))
     fault_s = random.choice((2.0, 4.0, 8.0)) * (2 if deeds.unclean else 1)
     # From an own generator, so that the other numbers of a seed keep their meaning.
@@ -292,8 +292,6 @@ def draw(seed: int) -> Scenario:
         # A group is converted back and forth only after some rounds of its members.
         fault_s += 16.0 * deeds.rolls
     deeds, features = _draw_transactions(seed, deeds, release)
-    if Random(f"lanes {seed}").random() < _LANES:
-        properties[NATIVE_LANE_ENABLE] = "true"
     return Scenario(
         seed,
         nodes,
@@ -508,8 +506,10 @@ def _draw_deeds(random: Random, *, is_dynamic: bool) -> Workload:
     )
 
 
-def _draw_properties(random: Random) -> dict[str, str]:
+def _draw_properties(seed: int, random: Random) -> dict[str, str]:
     properties = dict(_SETTINGS)
+    if Random(f"lanes {seed}").random() < _LANES:
+        properties[NATIVE_LANE_ENABLE] = "true"
     checkpoint_ms = random.choice((500, 3000))
     properties["replica.high.watermark.checkpoint.interval.ms"] = str(checkpoint_ms)
     if random.random() < 0.4:
