@@ -118,3 +118,13 @@ def test_records_that_are_cut_later_are_cut_for_the_former_lease() -> None:
     assert not lease.was_cut
     log.truncate_to(0)
     assert lease.was_cut
+
+
+def test_appends_of_the_lane_are_committed_before_a_replica_is_added() -> None:
+    s = leading(1)
+    lease = lent(s)
+    lease.append(1)
+    lease.raise_high_watermark(2)
+    s.change("t", replicas=(1, 2), adding_replicas=(2,))
+    assert lease.has_ended
+    assert s.partition().high_watermark == 2

@@ -115,6 +115,15 @@ def test_a_mutant_of_the_transaction_coordinator_is_caught(name: str) -> None:
     assert any(run_seed(seed, name).violation is not None for seed in seeds)
 
 
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "name", [name for name, recorded in RECORDED_SEEDS.items() if recorded.draw is not draw]
+)
+def test_a_mutant_is_caught_by_its_recorded_seed(name: str) -> None:
+    recorded = RECORDED_SEEDS[name]
+    assert run_seed(recorded.seed, name, recorded.draw).violation is not None
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_every_mutant_changes_code_that_exists(name: str) -> None:
     with applied(MUTANTS[name]):

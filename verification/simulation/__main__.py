@@ -11,9 +11,10 @@ from verification.simulation.mutants import MUTANTS
 from verification.simulation.pool import run_all, run_seed
 from verification.simulation.recorded_seeds import RECORDED_SEEDS
 from verification.simulation.run import SimulationOutcome
-from verification.simulation.scenario import Scenario, draw, draw_cleaning, draw_disks
+from verification.simulation.scenario import Scenario, draw, draw_cleaning, draw_disks, draw_lanes
 
 _SHOWN_LINES = 150
+_DRAWN = {"": draw, " --cleaning": draw_cleaning, " --disks": draw_disks, " --lanes": draw_lanes}
 
 
 @click.command()
@@ -29,6 +30,7 @@ _SHOWN_LINES = 150
 )
 @click.option("--disks", is_flag=True, help="Clusters in which little but directories fails.")
 @click.option("--cleaning", is_flag=True, help="Clusters that die while compaction works.")
+@click.option("--lanes", is_flag=True, help="Clusters with native lanes, in which nothing is lost.")
 def main(
     seeds: int,
     first: int,
@@ -38,14 +40,16 @@ def main(
     mutants: bool,
     disks: bool,
     cleaning: bool,
+    lanes: bool,
 ) -> None:
     """Simulate deterministic cluster simulation with faults, one per seed.
 
     The exit code is 1 if an invariant was violated; for mutants, if one was not caught.
     """
     console = Console(highlight=False)
-    drawn = draw_cleaning if cleaning else draw_disks if disks else draw
-    kind = " --cleaning" if cleaning else " --disks" if disks else ""
+    kinds = {" --cleaning": cleaning, " --disks": disks, " --lanes": lanes}
+    kind = next((option for option, is_chosen in kinds.items() if is_chosen), "")
+    drawn = _DRAWN[kind]
     if seed is not None:
         outcome = run_seed(seed, mutant, drawn)
         _show(console, outcome, mutant, lines, kind)

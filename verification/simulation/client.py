@@ -4,6 +4,7 @@ import asyncio
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from spindle.common.errors import ProtocolViolation
 from spindle.common.uuids import Uuid
 from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata import MetadataRequest
@@ -45,8 +46,14 @@ class SimulatedClient:
 
         Raises:
             PeerUnavailable: there is none.
+            AssertionError: the answer is not one to this request.
         """
-        return await self._pool.request(destination, message, last_version)
+        try:
+            return await self._pool.request(destination, message, last_version)
+        except PeerUnavailable as error:
+            if isinstance(error.__cause__, ProtocolViolation):
+                raise AssertionError(f"a wrong answer of {destination}") from error
+            raise
 
     async def ask_any(self, message: Message) -> Any:
         """Return the answer of any node; it raises as `ask` does."""

@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from random import Random
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from spindle.common.errors import LogDirectoryFailed
-from spindle.runtime.disks.serial_executor import Job, SerialExecutor
+from spindle.runtime.disks.serial_executor import Job, Outcome, SerialExecutor
 from spindle.runtime.disks.watchdog import WatchedThread
 from spindle.testing.filesystem import MemoryFileSystem
+
+if TYPE_CHECKING:
+    from verification.simulation.lane import LaneModel
 
 _LONG_WORK: Final = 100.0
 _MAX_WORK_S: Final = 1.5
@@ -186,6 +189,9 @@ class SimulatedDirectory(SerialExecutor):
     """The I/O thread of a log directory: one job after the other, each after some time.
 
     Jobs beside the thread take their time as well, and wait while the disk hangs.
+
+    Attributes:
+        lane: the lane of the directory; None without one.
     """
 
     def __init__(
@@ -204,6 +210,7 @@ class SimulatedDirectory(SerialExecutor):
         self._jobs: deque[Job] = deque()
         self._is_busy = False
         self._begun_count = 0
+        self.lane: LaneModel | None = None
         self._watched = WatchedThread(lambda: self._begun_count)
         self.watch.add(self._watched)
         self.watch.start()
@@ -219,7 +226,9 @@ class SimulatedDirectory(SerialExecutor):
             self._schedule()
 
     def hangs(self) -> bool:
-        return self._is_left_behind and self._disks.hangs(self.path, is_beside=False)
+        return self._is_left_behind and (
+            self._disks.hangs(self.path, is_beside=False) or self._has_hanging_guest()
+        )
 
     def stop(self, timeout_s: float) -> bool:
         self.watch.stop()
@@ -229,7 +238,7 @@ class SimulatedDirectory(SerialExecutor):
         self._enqueue_notes()
         while self._jobs:
             function, args, _ = self._jobs.popleft()
-            self._perform_powered(function, args)
+            self._perform_powered(self._perform_guarded, function, args)
         return True
 
     def _schedule(self) -> None:
@@ -243,12 +252,15 @@ class SimulatedDirectory(SerialExecutor):
         self._loop.call_at(when, self._run, context=self._context)
 
     def _run(self) -> None:
+        if self.lane is not None and self.lane.is_inside:
+            self.lane.when_left(self._run)
+            return
         self._watched.function = None
         if not self._jobs:
             self._is_busy = False
             return
         function, args, callback = self._jobs.popleft()
-        result, error = self._perform_powered(function, args)
+        result, error = self._perform_powered(self._perform_guarded, function, args)
         if isinstance(error, Interrupted):
             return
         if callback is not None:
@@ -276,7 +288,7 @@ class SimulatedDirectory(SerialExecutor):
 
     def _run_beside(self, job: Job, watched: WatchedThread) -> None:
         function, args, callback = job
-        result, error = self._perform_powered(function, args)
+        result, error = self._perform_powered(self._perform, function, args)
         self.watch.remove(watched)
         if callback is not None and not isinstance(error, Interrupted):
             callback(result, error)
@@ -289,10 +301,13 @@ class SimulatedDirectory(SerialExecutor):
                 self._loop.call_soon(callback, None, failure)
 
     def _perform_powered(
-        self, function: Callable[..., object], args: tuple[object, ...]
-    ) -> tuple[Any, BaseException | None]:
+        self,
+        perform: Callable[[Callable[..., object], tuple[object, ...]], Outcome],
+        function: Callable[..., object],
+        args: tuple[object, ...],
+    ) -> Outcome:
         try:
-            return self._perform(function, args)
+            return perform(function, args)
         except Interrupted as lost:
             self._on_interrupted()
             return None, lost

@@ -26,6 +26,7 @@ from verification.simulation.directory_oracle import DirectoryOracle
 from verification.simulation.election_oracle import ElectionOracle
 from verification.simulation.feature_oracle import FeatureOracle
 from verification.simulation.incarnation import Life
+from verification.simulation.lane_leases import up_to_date
 from verification.simulation.metadata_oracle import MetadataOracle, MetadataWatcher
 from verification.simulation.move_oracle import MoveOracle
 from verification.simulation.placement_oracle import PlacementOracle
@@ -228,7 +229,7 @@ class Invariants:
                 self._log_replaced(watched, replica)
             seen = (
                 None if leader is None else leader.leader_epoch,
-                partition.high_watermark,
+                _committed_offset(partition),
                 log.log_end_offset,
                 log.log_start_offset,
                 None if leader is None else leader.pending,
@@ -293,7 +294,7 @@ class Invariants:
         partition, oracle = replica.partition, replica.oracle
         leader = partition.leader
         broker_id = watched.simulated.plan.node_id
-        high_watermark = partition.high_watermark
+        high_watermark = _committed_offset(partition)
         who = f"broker {broker_id}"
         if partition.is_offline:
             return
@@ -357,7 +358,7 @@ class Invariants:
             end = min(end, log.unverified_gaps[0].first_offset)
         committed_before = oracle.end_offset
         disks = watched.simulated.machine.disks
-        with disks.observed():
+        with disks.observed(), up_to_date(log):
             while start < end:
                 data = bytes(log.read(start, _READ_BYTES, end).records)
                 next_offset = self.records.seen(
@@ -466,11 +467,19 @@ class Invariants:
         return self._ends.get((broker_id, oracle.topic_id, oracle.index))
 
 
+def _committed_offset(partition: Partition) -> int:
+    """Return the high watermark; the log of an only replica has it before its leader state."""
+    leader, log = partition.leader, partition.log
+    if leader is None or not leader.is_sole_replica:
+        return partition.high_watermark
+    return max(leader.high_watermark, log.high_watermark)
+
+
 def _content(watched: _Watched, partition: Partition) -> Iterator[bytes]:
     """Yield all whole batches of a log, in order."""
     log = partition.log
     offset, end = log.log_start_offset, log.log_end_offset
-    with watched.simulated.machine.disks.observed():
+    with watched.simulated.machine.disks.observed(), up_to_date(log):
         while offset < end:
             data = bytes(log.read(offset, _READ_BYTES, end).records)
             yield data

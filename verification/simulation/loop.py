@@ -9,7 +9,7 @@ import asyncio
 import socket
 import warnings
 from collections.abc import Callable
-from contextvars import Context
+from contextvars import Context, copy_context
 from heapq import heappop, heappush
 from inspect import CORO_CREATED, getcoroutinestate
 from types import CoroutineType
@@ -20,6 +20,8 @@ from verification.simulation.incarnation import LIFE, THE_WORLD, Life
 from verification.simulation.network import Network, SimulatedSocket
 
 _MAX_EVENTS_AT_ONCE: Final = 20_000
+_FIRST_DESCRIPTOR: Final = 1_000_000_000
+"""Above those of real files, so that system calls refuse it."""
 
 
 class Deadlock(AssertionError):
@@ -59,6 +61,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.network: Network
         self._ready: Any
         self._scheduled: list[asyncio.TimerHandle]
+        self._last_descriptor = _FIRST_DESCRIPTOR
+        self._readers: dict[int, tuple[Callable[..., None], tuple[Any, ...], Context]] = {}
         self.set_task_factory(_new_task)
 
     # -- time
@@ -142,6 +146,36 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
         self.call_later(self.thread_delay_s(), run)
         return future
+
+    # -- descriptors
+
+    def new_descriptor(self) -> int:
+        """Return a number that no other descriptor has."""
+        self._last_descriptor += 1
+        return self._last_descriptor
+
+    def add_reader(  # type: ignore[override]  # the types of its arguments are not compared
+        self, fd: Any, callback: Callable[..., Any], *args: Any
+    ) -> None:
+        self._readers[fd] = callback, args, copy_context()
+
+    def remove_reader(self, fd: Any) -> bool:
+        return self._readers.pop(fd, None) is not None
+
+    def readable(self, descriptor: int, delay_s: float) -> None:
+        """Call the reader of a descriptor after some time, if it still has one then."""
+        known = self._readers.get(descriptor)
+        if known is not None:
+            context = known[2]
+            life = context.get(LIFE, THE_WORLD)
+            when = life.clock.local_s(self.now_s) + delay_s
+            self.call_at(when, self._call_reader, descriptor, context=context)
+
+    def _call_reader(self, descriptor: int) -> None:
+        known = self._readers.get(descriptor)
+        if known is not None:
+            callback, args, _ = known
+            callback(*args)
 
     # -- the network
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from spindle.common.uuids import Uuid, uuid_from_random
 from spindle.disks.device_health import DeviceHealth
 from spindle.disks.executor import DirectoryExecutor
+from spindle.runtime.lanes.native_lanes import NativeLanes
 from spindle.runtime.machine import DirectoryFailureListener, Lock
 from verification.simulation.clock import SkewedClock
 from verification.simulation.disk import SimulatedDirectory, SimulatedDisks
+from verification.simulation.lane import LaneModel, targets_of_fetch, targets_of_produce
 from verification.simulation.network import SimulatedSocket
 
 if TYPE_CHECKING:
@@ -67,6 +69,23 @@ class SimulatedMachine:
         if path not in self.disks.directories:
             self.disks.directories = (*self.disks.directories, path)
         return executor
+
+    def native_lanes(self) -> NativeLanes:
+        return NativeLanes(self._open_lane, targets_of_produce, targets_of_fetch)
+
+    def _open_lane(
+        self, path: str, max_frame_bytes: int, fetch_max_bytes: int, is_rack_aware: bool
+    ) -> LaneModel:
+        lane = LaneModel(
+            path,
+            self._loop,
+            Random(self.random.randbytes(8)),
+            self.disks,
+            self.wall_clock_ms,
+            self._on_interrupted,
+        )
+        self.executors[path].lane = lane
+        return lane
 
     def lock_directory(self, path: str) -> Lock:
         return _NoLock()

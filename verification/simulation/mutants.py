@@ -40,6 +40,7 @@ from spindle.runtime.controller.speculative_log import SpeculativeLog
 from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
 from spindle.runtime.quorum import metadata_quorum
 from verification.simulation.disk_mutants import DISK_MUTANTS
+from verification.simulation.lane_mutants import LANE_MUTANTS
 from verification.simulation.mutant import Function, Mutant, always, nothing
 from verification.simulation.transaction_mutants import TRANSACTION_MUTANTS
 
@@ -393,6 +394,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "revocations not awaited": Mutant(reconciliation, "_owns_any", always(False)),
     "offsets outlive their topic": Mutant(OffsetRequests, "delete_missing_topics", nothing),
     **DISK_MUTANTS,
+    **LANE_MUTANTS,
     **TRANSACTION_MUTANTS,
 }
 

@@ -9,6 +9,8 @@ lost.
 """
 
 import asyncio
+import errno
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
@@ -50,7 +52,11 @@ class NetworkChances:
 
 
 class Network:
-    """Everything between the hosts."""
+    """Everything between the hosts.
+
+    Attributes:
+        has_descriptors: connections have descriptors, by which they can be lent.
+    """
 
     def __init__(self, loop: "SimulatedLoop", random: Random, chances: NetworkChances) -> None:
         self.loop = loop
@@ -59,6 +65,8 @@ class Network:
         self._sockets: dict[tuple[str, int], SimulatedSocket] = {}
         self._cuts: dict[tuple[str, str], int] = {}
         self._ends: dict[Transport, None] = {}
+        self.has_descriptors = False
+        self._by_descriptor: dict[int, Transport] = {}
 
     # -- what goes wrong
 
@@ -157,6 +165,23 @@ class Network:
     def forget(self, end: "Transport") -> None:
         self._ends.pop(end, None)
 
+    def descriptor_of(self, end: "Transport") -> int:
+        """Return a descriptor that no real file of this process has."""
+        descriptor = self.loop.new_descriptor()
+        self._by_descriptor[descriptor] = end
+        return descriptor
+
+    def transport_of(self, descriptor: int) -> "Transport":
+        """Return the end of a connection.
+
+        Raises:
+            OSError: there is none with this descriptor any more.
+        """
+        end = self._by_descriptor.pop(descriptor, None)
+        if end is None or end not in self._ends:
+            raise OSError(errno.EBADF, "no such connection")
+        return end
+
 
 class SimulatedSocket:
     """A bound address; takes the place of the server, too."""
@@ -189,6 +214,28 @@ class SimulatedSocket:
         self._network.stop_listening(self)
 
 
+class BorrowingReader(ABC):
+    """Other code than the protocol that reads from a connection."""
+
+    @abstractmethod
+    def received(self, data: bytes) -> None:
+        """Take bytes of the peer."""
+
+    @abstractmethod
+    def ended(self) -> None:
+        """Note that the connection has ended."""
+
+
+class _Descriptor:
+    """Stands for the socket of one end of a connection."""
+
+    def __init__(self, end: "Transport") -> None:
+        self._end = end
+
+    def fileno(self) -> int:
+        return self._end.network.descriptor_of(self._end)
+
+
 class Transport(asyncio.Transport):
     """One end of a connection."""
 
@@ -196,7 +243,7 @@ class Transport(asyncio.Transport):
 
     def __init__(self, network: Network, life: Life, context: Context) -> None:
         super().__init__()
-        self._network = network
+        self.network = network
         self.is_silent = self.went_silently = False
         self._life = life
         self._context = context
@@ -210,6 +257,8 @@ class Transport(asyncio.Transport):
         self._is_lost = False
         self._high_bytes = _HIGH_WATER_BYTES
         self._is_writing_paused = False
+        self._reader: BorrowingReader | None = None
+        self._is_broken = False
 
     @property
     def host(self) -> str:
@@ -217,11 +266,13 @@ class Transport(asyncio.Transport):
 
     @property
     def _is_cut(self) -> bool:
-        return self._network.is_cut(self.peer.host, self.host)
+        return self.network.is_cut(self.peer.host, self.host)
 
     # -- the port of asyncio
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "socket" and self.network.has_descriptors:
+            return _Descriptor(self)
         return (self.peer.host, 0) if name == "peername" else default
 
     def get_protocol(self) -> Any:
@@ -245,8 +296,17 @@ class Transport(asyncio.Transport):
     def write(self, data: Any) -> None:
         if self._is_closing or not data:
             return
+        self.send(data)
+        if self.peer._incoming_bytes > self._high_bytes and not self._is_writing_paused:
+            self._is_writing_paused = True
+            self._protocol.pause_writing()
+
+    def send(self, data: Any) -> None:
+        """Send bytes, as code does that has a descriptor of its own."""
+        if self._is_closing or self._is_broken:
+            return
         peer = self.peer
-        network = self._network
+        network = self.network
         if network.has_forgotten(peer):
             self.break_later(_RESET_S)
             return
@@ -258,9 +318,6 @@ class Transport(asyncio.Transport):
         peer._incoming.append(bytes(data))
         peer._incoming_bytes += len(data)
         peer.deliver_later()
-        if peer._incoming_bytes > self._high_bytes and not self._is_writing_paused:
-            self._is_writing_paused = True
-            self._protocol.pause_writing()
 
     def writelines(self, list_of_data: Any) -> None:
         self.write(b"".join(list_of_data))
@@ -288,7 +345,7 @@ class Transport(asyncio.Transport):
             self._is_closing = True
             self._call(0.0, self._lose, None)
             if not self.is_silent:
-                self.peer.break_later(self._network.latency_s())
+                self.peer.break_later(self.network.latency_s())
 
     # -- the network's side
 
@@ -302,7 +359,7 @@ class Transport(asyncio.Transport):
     def deliver_later(self) -> None:
         """Deliver sent bytes after some time, unless the way is cut."""
         if self._incoming and not self.is_silent and not self._is_cut:
-            self._schedule(self._network.latency_s())
+            self._schedule(self.network.latency_s())
 
     def _schedule(self, delay_s: float) -> None:
         if not self._is_delivery_due and not self._is_lost and self._protocol is not None:
@@ -313,15 +370,22 @@ class Transport(asyncio.Transport):
         self._is_delivery_due = False
         if self.is_silent or self._is_cut:
             return
-        while self._incoming and self._is_reading and not self._is_lost:
+        reader = self._reader
+        while self._incoming and (self._is_reading or reader) and not self._is_lost:
             data = self._incoming.popleft()
+            if data is None and reader is not None:
+                reader.ended()
+                return
             if data is None:
                 self._is_closing = True
                 self._protocol.eof_received()
                 self._lose(None)
                 return
             self._incoming_bytes -= len(data)
-            self._give(data)
+            if reader is None:
+                self._give(data)
+            else:
+                reader.received(data)
         self.peer.notice_room()
 
     def _give(self, data: bytes) -> None:
@@ -346,20 +410,41 @@ class Transport(asyncio.Transport):
 
     def break_later(self, delay_s: float) -> None:
         """Fail the connection for this end."""
-        self._call(delay_s, self._lose, ConnectionResetError("the connection broke"))
+        self._call(delay_s, self._break)
+
+    def _break(self) -> None:
+        if self._reader is None:
+            self._lose(ConnectionResetError("the connection broke"))
+        else:
+            self._is_broken = True
+            self._reader.ended()
+
+    def lend(self, reader: BorrowingReader) -> None:
+        """Let other code read from now on, and learn of the end of the connection."""
+        self._reader = reader
+        if self._is_lost:
+            reader.ended()
+        elif self._incoming:
+            self._schedule(0.0)
+
+    def take_back(self) -> None:
+        """Let the protocol read again, as soon as it resumes reading."""
+        self._reader = None
 
     def _lose(self, error: Exception | None) -> None:
         if self._is_lost:
             return
         self._is_lost = self._is_closing = True
+        if self._reader is not None:
+            self._reader.ended()
         self._incoming.clear()
         self._incoming_bytes = 0
-        self._network.forget(self)
+        self.network.forget(self)
         if self._protocol is not None:
             self._protocol.connection_lost(error)
 
     def _call(self, delay_s: float, function: Callable[..., None], *args: Any) -> None:
-        loop = self._network.loop
+        loop = self.network.loop
         if delay_s:
             when = self._life.clock.local_s(loop.now_s) + delay_s
             loop.call_at(when, function, *args, context=self._context)

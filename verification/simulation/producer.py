@@ -1,4 +1,4 @@
-"""An idempotent producer with acks=all that tries until it succeeds, one batch at a time."""
+"""An idempotent producer that tries until it succeeds, one batch at a time."""
 
 import asyncio
 from typing import Final
@@ -8,6 +8,7 @@ from spindle.common.uuids import uuid_text
 from spindle.protocol.messages.init_producer_id import InitProducerIdRequest
 from spindle.protocol.messages.produce import ProduceRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.protocol.sentinels import ACKS_ALL
 from spindle.runtime.peers.port import PeerUnavailable
 from verification.simulation.client import SimulatedClient
 from verification.simulation.record_oracle import Payload, RecordOracle
@@ -32,7 +33,7 @@ _FORGOTTEN: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_P
 
 
 class Producer:
-    """Writes numbered records into one partition.
+    """Writes numbered records into one partition; with acks=1, some of them may be lost.
 
     Attributes:
         acknowledged: how many records the brokers have confirmed.
@@ -49,6 +50,7 @@ class Producer:
         records: RecordOracle,
         verdict: Verdict,
         history: History,
+        acks: int = ACKS_ALL,
     ) -> None:
         self.name = name
         self.acknowledged = 0
@@ -63,6 +65,7 @@ class Producer:
         self._history = history
         self._producer_id = -1
         self._producer_epoch = -1
+        self._acks = acks
         self._number = 0
         self._sequence = 0
 
@@ -101,7 +104,10 @@ class Producer:
             self.waits_for = f"{self.name}: {payloads[0].number} in {self._oracle}"
             code, offset = await self._try(batch)
             if code == ErrorCode.NONE:
-                if not self._topic.is_deleted or offset < self._oracle.end_offset:
+                is_committed = self._acks == ACKS_ALL
+                if is_committed and (
+                    not self._topic.is_deleted or offset < self._oracle.end_offset
+                ):
                     # A leader may commit records and delete their log in one event.
                     self._records.acknowledged(self._oracle, offset, payloads)
                 self._number += count
@@ -109,7 +115,7 @@ class Producer:
                 self.acknowledged += count
                 self.waits_for = "nothing"
                 return True
-            if code in _FORGOTTEN and self._oracle.has_lost:
+            if code in _FORGOTTEN and (self._oracle.has_lost or self._acks != ACKS_ALL):
                 # The new leader does not know this producer, or less of it: it is another one now.
                 await self.start()
                 self._number += count
@@ -140,7 +146,7 @@ class Producer:
             return None, -1
         data = ProduceRequest.TopicProduceData
         request = ProduceRequest(
-            acks=-1,
+            acks=self._acks,
             timeout_ms=1500,
             topic_data=[
                 data(

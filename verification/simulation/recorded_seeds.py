@@ -11,6 +11,8 @@ from verification.simulation.scenario import (
     Scenario,
     draw,
     draw_cleaning,
+    draw_disks,
+    draw_lanes,
     draw_rebuilding,
     draw_vanishing,
 )
@@ -25,10 +27,14 @@ class RecordedSeed(NamedTuple):
 
 RECORDED_SEEDS: Final = {
     "aborted transactions indexed past later ones": RecordedSeed(13),
+    "appends of lanes not announced": RecordedSeed(1, draw_lanes),
+    "beginning moves not counted": RecordedSeed(38, draw_disks),
     # A node has to be stopped within milliseconds of its start while the quorum has no leader.
     "clean shutdown lost while loading": RecordedSeed(700_297),
-    "defaults of brokers not applied": RecordedSeed(12),
+    "compaction confuses keys": RecordedSeed(2, draw_cleaning),
+    "cordons ignored by brokers": RecordedSeed(2, draw_disks),
     "decided transactions not continued": RecordedSeed(6),
+    "defaults of brokers not applied": RecordedSeed(12),
     "delete horizons ignored by compaction": RecordedSeed(223),
     "election outside the ISR": RecordedSeed(4),
     "epoch kept at a fence": RecordedSeed(190),
@@ -36,6 +42,8 @@ RECORDED_SEEDS: Final = {
     "fetches for former logs counted": RecordedSeed(2, draw_rebuilding),
     "gaps not verified": RecordedSeed(92, draw_cleaning),
     "last offsets lost by compaction": RecordedSeed(30),
+    "late notes of lanes not recorded": RecordedSeed(5, draw_lanes),
+    "lease outlives the leader epoch": RecordedSeed(3, draw_lanes),
     "lost checkpoints taken for a proof": RecordedSeed(8, draw_vanishing),
     "markers dropped by compaction": RecordedSeed(17),
     "missing logs created empty": RecordedSeed(6, draw_vanishing),
@@ -44,9 +52,12 @@ RECORDED_SEEDS: Final = {
     "overtaken assignment delivered": RecordedSeed(9),
     "parked syncs lost": RecordedSeed(54),
     "producers forgotten by followers": RecordedSeed(13),
+    "recalls of leases lost": RecordedSeed(1, draw_lanes),
+    "requests of a lane answered twice": RecordedSeed(1, draw_lanes),
     "segments behind gaps deleted": RecordedSeed(10, draw_cleaning),
     "segments behind gaps deleted, without recovery points": RecordedSeed(8, draw_cleaning),
     "settings of topics not applied": RecordedSeed(27),
     "snapshot with a partition less": RecordedSeed(11),
+    "stale high watermark in a lane": RecordedSeed(3, draw_lanes),
     "truncation below the high watermark": RecordedSeed(6),
 }

@@ -84,6 +84,7 @@ class Simulation:
             NetworkChances(loss=chances.loss, breaking=chances.breaking, silence=chances.silence),
         )
         self.loop.network = self.network
+        self.network.has_descriptors = scenario.has_lanes
         thread_random = Random(random.randbytes(8))
         self.loop.thread_delay_s = lambda: thread_random.uniform(0.0, 0.005)
         self.cluster = SimulatedCluster(

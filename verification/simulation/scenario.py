@@ -7,8 +7,11 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
+from spindle.config.broker_keys.spindle import NATIVE_LANE_ENABLE
 from spindle.metadata.features import TRANSACTION_VERSION
 
+_LANES: Final = 0.25
+"""Probability that brokers have native lanes."""
 _SETTINGS: Final = {
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "3000",
@@ -216,6 +219,11 @@ class Scenario:
     drain_s: float = 60.0
 
     @property
+    def has_lanes(self) -> bool:
+        """True if brokers have native lanes."""
+        return self.properties.get(NATIVE_LANE_ENABLE) == "true"
+
+    @property
     def are_clocks_right(self) -> bool:
         """True if all clocks show the true time, and none is set."""
         return not self.chances.clock and all(plan.is_clock_right for plan in self.nodes)
@@ -230,7 +238,9 @@ class Scenario:
         )
         deeds = ", ".join(name for name in Workload.__slots__ if getattr(self.deeds, name))
         levels = "".join(f"; {feature}" for feature in self.features)
-        return f"seed {self.seed}: {nodes}; {rough or 'nothing goes wrong'}; {deeds}{levels}"
+        lanes = "; lanes" if self.has_lanes else ""
+        faults = rough or "nothing goes wrong"
+        return f"seed {self.seed}: {nodes}; {faults}; {deeds}{levels}{lanes}"
 
 
 def draw(seed: int) -> Scenario:
@@ -254,7 +264,7 @@ def draw(seed: int) -> Scenario:
         )
     if deeds.unclean:
         chances = replace(chances, cut_power=0.0, replace=0.0, kill=random.uniform(0.1, 0.5))
-    properties = _draw_properties(random)
+    properties = _draw_properties(seed, random)
     disk_s = random.choice((0.001, 0.003, 0.02))
     fault_s = random.choice((2.0, 4.0, 8.0)) * (2 if deeds.unclean else 1)
     # From an own generator, so that the other numbers of a seed keep their meaning.
@@ -367,6 +377,38 @@ def _with_rarer_faults(seed: int, chances: FaultRates) -> FaultRates:
     return chances
 
 
+def draw_lanes(seed: int) -> Scenario:
+    """Return the scenario of a seed in which lanes serve clients, and nobody loses records."""
+    random = Random(f"lanes alone {seed}")
+
+    def sometimes(probability: float, value: float) -> float:
+        return value * random.random() if random.random() < probability else 0.0
+
+    base = draw_disks(seed)
+    chances = FaultRates(
+        kill=sometimes(0.4, 0.3),
+        stop=sometimes(0.4, 0.3),
+        cut=sometimes(0.2, 0.2),
+        slow=sometimes(0.3, 0.3),
+        hang=sometimes(0.5, 0.3),
+        fail=sometimes(0.4, 0.3),
+        fill=sometimes(0.4, 0.3),
+        breaking=sometimes(0.3, 0.005),
+        hold_metadata=sometimes(0.3, 0.5),
+    )
+    deeds = Workload(
+        configs=random.random() < 0.3,
+        directories=random.random() < 0.4,
+        members=random.random() < 0.2,
+        compacts=random.random() < 0.2,
+        trims=random.random() < 0.3,
+        returns=random.random() < 0.2,
+        transactions=random.random() < 0.2,
+    )
+    properties = {**base.properties, NATIVE_LANE_ENABLE: "true"}
+    return replace(base, chances=chances, deeds=deeds, properties=properties, fault_s=8.0)
+
+
 def draw_vanishing(seed: int) -> Scenario:
     """Return the scenario of a seed in which folders of replicas vanish, and nothing else."""
     return replace(draw_disks(seed), chances=FaultRates(vanish=0.3), deeds=Workload(), fault_s=8.0)
@@ -464,8 +506,10 @@ def _draw_deeds(random: Random, *, is_dynamic: bool) -> Workload:
     )
 
 
-def _draw_properties(random: Random) -> dict[str, str]:
+def _draw_properties(seed: int, random: Random) -> dict[str, str]:
     properties = dict(_SETTINGS)
+    if Random(f"lanes {seed}").random() < _LANES:
+        properties[NATIVE_LANE_ENABLE] = "true"
     checkpoint_ms = random.choice((500, 3000))
     properties["replica.high.watermark.checkpoint.interval.ms"] = str(checkpoint_ms)
     if random.random() < 0.4:

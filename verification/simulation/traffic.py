@@ -8,6 +8,7 @@ from typing import Any, Final
 from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
 from spindle.common.uuids import DIRECTORY_LOST
 from spindle.coordinator.partitioning import partition_for
+from spindle.protocol.sentinels import ACKS_ALL
 from spindle.raft.ready import Destination
 from verification.simulation.admin import Admin
 from verification.simulation.client import SimulatedClient
@@ -63,6 +64,8 @@ class SimulatedTraffic:
         random: Random,
     ) -> None:
         self.topics: list[Topic] = []
+        self._single: list[Topic] = []
+        """Topics with one replica, which lanes serve to producers with acks=all."""
         self._cluster = cluster
         self._invariants = invariants
         self._verdict = verdict
@@ -108,6 +111,9 @@ class SimulatedTraffic:
             self._movers.append(self._spawn(self._return_replicas()))
         if self._cluster.scenario.deeds.directories:
             self._movers.append(self._spawn(self._move_replicas()))
+        scenario = self._cluster.scenario
+        if scenario.has_lanes and not (scenario.chances.is_lossy or scenario.deeds.unclean):
+            self._movers.append(self._spawn(self._administer_single()))
         if self._cluster.scenario.deeds.cordons:
             self._movers.append(self._spawn(self._cordon_directories()))
 
@@ -284,6 +290,24 @@ class SimulatedTraffic:
                 await asyncio.sleep(moves.choice((0.0, 0.05, 0.3)))
                 await admin.reassign(topic, index, [*others, removed])
 
+    async def _administer_single(self) -> None:
+        """Create a topic with one replica, and reassign its partitions to other brokers."""
+        random = Random(f"single replicas of {self._cluster.scenario.seed}")
+        admin = Admin(
+            self._new_client("mover"), self._invariants.metadata, self._verdict, self._history
+        )
+        brokers = [node.plan.node_id for node in self._cluster.brokers]
+        configs = {"min.insync.replicas": "1"}
+        topic = await admin.create("gates", random.randint(1, 2), 1, configs)
+        self._single.append(topic)
+        for index in range(topic.partitions):
+            self._produce(topic, index)
+            self._consume(topic, index)
+        while self._is_administering:
+            await asyncio.sleep(random.uniform(0.5, 4.0))
+            index = random.randrange(topic.partitions)
+            await admin.reassign(topic, index, [random.choice(brokers)])
+
     async def _move_replicas(self) -> None:
         """Move replicas between directories, also while they move already."""
         random = Random(f"moves of {self._cluster.scenario.seed}")
@@ -291,7 +315,7 @@ class SimulatedTraffic:
             await asyncio.sleep(random.uniform(0.1, 1.0))
             if not self.topics:
                 continue
-            topic = random.choice(self._moving)
+            topic = random.choice([*self._moving, *self._single])
             broker = random.choice(self._cluster.brokers)
             place = Destination(broker.plan.node_id, broker.host, BROKER_PORT)
             path = random.choice(broker.config.log_dirs)
@@ -344,6 +368,8 @@ class SimulatedTraffic:
                 oracle.delete_retention_s = _DELETE_RETENTION_MS / 1000
             for _ in range(self._random.randint(1, 2)):
                 self._produce(topic, index)
+            if self._cluster.scenario.has_lanes:
+                self._produce(topic, index, acks=1)
             self._consume(topic, index)
 
     async def _open_groups(self, topics: list[str], factor: int) -> None:
@@ -451,7 +477,7 @@ class SimulatedTraffic:
         offset = self._random.choice((-1, self._random.randint(0, oracle.end_offset)))
         await self._admin.delete_records(topic, index, offset)
 
-    def _produce(self, topic: Topic, index: int) -> None:
+    def _produce(self, topic: Topic, index: int, acks: int = ACKS_ALL) -> None:
         self._producer_count += 1
         name = f"producer{self._producer_count}"
         producer = Producer(
@@ -462,6 +488,7 @@ class SimulatedTraffic:
             self._invariants.records,
             self._verdict,
             self._history,
+            acks,
         )
         self._writers.append((producer, self._spawn(self._write(producer))))
 

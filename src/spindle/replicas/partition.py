@@ -533,11 +533,16 @@ class Partition:
         self._tell_lease()
 
     def end_lease(self) -> None:
-        """End the lane's permission: what it was granted for has changed."""
+        """End the lane's permission: what it was granted for has changed.
+
+        The appends of the lane count before the change: an only replica has committed them, so a
+        replica that is added has to have them.
+        """
         lease, on_end = self._lease, self._lease_ended
         if lease is not None and on_end is not None:
             self._lease = self._lease_ended = None
             lease.end()
+            self.lane_appended()
             on_end()
 
     def _tell_lease(self) -> None:

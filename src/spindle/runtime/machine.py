@@ -22,6 +22,7 @@ from spindle.runtime.disks.directory_lock import DirectoryLock
 from spindle.runtime.disks.directory_thread import DirectoryThread
 from spindle.runtime.disks.instrumented_files import InstrumentedFileSystem
 from spindle.runtime.disks.open_files import open_files_limit
+from spindle.runtime.lanes.native_lanes import NativeLanes
 
 _BACKLOG: Final = 512
 
@@ -74,6 +75,14 @@ class Machine(Protocol):
 
     def open_files_limit(self) -> int:
         """Return the limit of file descriptors of the process."""
+        ...
+
+    def native_lanes(self) -> NativeLanes:
+        """Return the native code that serves Produce and Fetch.
+
+        Raises:
+            ImportError: there is none here.
+        """
         ...
 
     def device_health(self, directories: Sequence[str]) -> Mapping[str, DeviceHealth]:
@@ -140,6 +149,11 @@ class LocalMachine:
 
     def open_files_limit(self) -> int:
         return open_files_limit()
+
+    def native_lanes(self) -> NativeLanes:
+        from spindle import _native
+
+        return NativeLanes(_native.Lane, _native.targets_of_produce, _native.targets_of_fetch)
 
     def device_health(self, directories: Sequence[str]) -> Mapping[str, DeviceHealth]:
         return self._device_healths.of(directories)

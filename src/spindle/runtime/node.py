@@ -318,6 +318,7 @@ class Node:
             peers=peers,
             now_ms=self._machine.wall_clock_ms,
             device_health=self._machine.device_health,
+            native_lanes=self._machine.native_lanes,
             new_uuid=self._machine.new_uuid,
             random=self._machine.random,
             on_fatal=self.fail,

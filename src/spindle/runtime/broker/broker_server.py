@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from spindle.common.errors import LogDirectoryFailed
 from spindle.common.ids import Endpoint
@@ -51,6 +51,7 @@ from spindle.runtime.broker.topic_settings import SettingsOfTopics
 from spindle.runtime.coordinator.transaction_verification import CoordinatorQuestions
 from spindle.runtime.disks.capacity import DirectoryCapacities
 from spindle.runtime.disks.directory_logs import close_logs, load_logs
+from spindle.runtime.lanes.lanes import Lanes
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.listener import Listener, bind, reachable
 from spindle.runtime.network.request_limits import RequestLimits
@@ -69,9 +70,6 @@ from spindle.serving.services import BrokerServices
 from spindle.serving.topology import endpoint_of
 from spindle.serving.traffic import Traffic
 from spindle.serving.unsupported_feature_log import RefusalLog
-
-if TYPE_CHECKING:
-    from spindle.runtime.lanes.lanes import Lanes
 
 log = logging.getLogger(__name__)
 
@@ -424,18 +422,19 @@ class BrokerServer:
         await self.lifecycle.stop()
         await self._close_logs()
 
-    def _make_lanes(self, metrics: RequestMetrics) -> "Lanes | None":
+    def _make_lanes(self, metrics: RequestMetrics) -> Lanes | None:
         config = self._config
         if not _may_have_lanes(config):
             return None
         try:
-            from spindle.runtime.lanes.lanes import Lanes
+            code = self._env.native_lanes()
         except ImportError as error:
             log.info("Produce and Fetch are served in Python: %s", error)
             return None
         lanes = Lanes(
             self.services,
             metrics,
+            code,
             max_frame_bytes=config.integer("socket.request.max.bytes"),
             fetch_max_bytes=config.integer("fetch.max.bytes"),
             max_descriptors=self._env.max_descriptors // 2,

@@ -11,6 +11,7 @@ from spindle.config.node_config import NodeConfig
 from spindle.disks.device_health import DeviceHealth
 from spindle.disks.log_directory import LogDirectory
 from spindle.runtime.broker.directory_changes import DirectoryPorts
+from spindle.runtime.lanes.native_lanes import NativeLanes
 from spindle.runtime.network.listener import Listen
 from spindle.runtime.network.sasl_state import SaslRules
 from spindle.runtime.network.tls_listeners import TlsListeners
@@ -33,6 +34,7 @@ class BrokerEnvironment:
     peers: PeerConnections
     now_ms: Callable[[], int]
     device_health: Callable[[Sequence[str]], Mapping[str, DeviceHealth]]
+    native_lanes: Callable[[], NativeLanes]
     new_uuid: Callable[[], Uuid]
     random: Random
     on_fatal: Callable[[str], None]

@@ -7,7 +7,6 @@ directory. A thread whose disk hangs is abandoned: it does nothing more if the d
 import asyncio
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -26,32 +25,8 @@ _NumberedJob = tuple[int, Callable[..., object], tuple[object, ...]]
 """Number (0 without a callback), function and arguments."""
 
 
-class LogGuard(ABC):
-    """Keeps other code from the logs of a directory while a function runs."""
-
-    @abstractmethod
-    def enter(self) -> None:
-        """Wait until no other code uses the logs; an error ends the function."""
-
-    @abstractmethod
-    def leave(self) -> None:
-        """Let other code use the logs again."""
-
-    @abstractmethod
-    def end(self) -> None:
-        """Have other code use the directory no more, because it has failed."""
-
-    @abstractmethod
-    def hangs(self) -> bool:
-        """Return True while other code still works with the disk, after `end`."""
-
-
 class DirectoryThread(SerialExecutor):
-    """Runs functions on the thread of one log directory, in the order of submission.
-
-    Attributes:
-        guard: is entered before each function and left after it; None for no guard.
-    """
+    """Runs functions on the thread of one log directory, in the order of submission."""
 
     def __init__(
         self,
@@ -75,7 +50,6 @@ class DirectoryThread(SerialExecutor):
         self._began_ns = 0
         self._reported_busy_ns = 0
         self._thread = threading.Thread(target=self._run, name=f"io {path}", daemon=True)
-        self.guard: LogGuard | None = None
         self._watched = WatchedThread(time.monotonic)
         self._thread.start()
         self.watch.add(self._watched)
@@ -112,7 +86,7 @@ class DirectoryThread(SerialExecutor):
 
     def hangs(self) -> bool:
         """See `DirectoryExecutor`."""
-        if self.failure is not None and self.guard is not None and self.guard.hangs():
+        if self.failure is not None and self._has_hanging_guest():
             return True
         threads = (self._thread, *self._threads_beside)
         return self._is_left_behind and any(thread.is_alive() for thread in threads)
@@ -129,13 +103,6 @@ class DirectoryThread(SerialExecutor):
             return False
         self._waits.close()
         return True
-
-    def fail(self, cause: BaseException | str) -> LogDirectoryFailed:
-        """See `DirectoryExecutor`."""
-        failure = super().fail(cause)
-        if self.guard is not None:
-            self.guard.end()
-        return failure
 
     def _run(self) -> None:
         """Perform jobs on the I/O thread until `stop`."""
@@ -176,15 +143,7 @@ class DirectoryThread(SerialExecutor):
             number, function, args = job
             watched.function = function
             self._began_ns = began_ns = perf_counter_ns()
-            guard = self.guard
-            if guard is None:
-                result, error = self._perform(function, args)
-            else:
-                guard.enter()
-                try:
-                    result, error = self._perform(function, args)
-                finally:
-                    guard.leave()
+            result, error = self._perform_guarded(function, args)
             self._began_ns = 0
             self._busy_ns += perf_counter_ns() - began_ns
             watched.function = None

@@ -36,6 +36,26 @@ The public methods of the executor tie the three types together; the queue holds
 """
 
 
+class LogGuard(ABC):
+    """Keeps other code from the logs of a directory while a function runs."""
+
+    @abstractmethod
+    def enter(self) -> None:
+        """Wait until no other code uses the logs; an error ends the function."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Let other code use the logs again."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Have other code use the directory no more, because it has failed."""
+
+    @abstractmethod
+    def hangs(self) -> bool:
+        """Return True while other code still works with the disk, after `end`."""
+
+
 class _LastWork:
     """A function that runs although the directory has failed; its errors are ignored."""
 
@@ -56,6 +76,9 @@ class SerialExecutor(ABC):
             itself was suspended does not count.
         io: counts the operations on the directory's files; None for a new one.
         wall_clock_ms: returns the time of a failure.
+
+    Attributes:
+        guard: is entered before each queued function and left after it; None for no guard.
     """
 
     def __init__(
@@ -69,6 +92,7 @@ class SerialExecutor(ABC):
     ) -> None:
         self.path = path
         self.failure: LogDirectoryFailed | None = None
+        self.guard: LogGuard | None = None
         self.io = io or DirectoryIo(path)
         self.watch = Watchdog(path, loop, hang_limit_s, self._on_hang)
         self._loop = loop
@@ -166,6 +190,8 @@ class SerialExecutor(ABC):
         if self.failure is None:
             self.failure = LogDirectoryFailed(self.path, cause, self._wall_clock_ms())
             self._loop.call_soon_threadsafe(self._on_failure, self.failure)
+        if self.guard is not None:
+            self.guard.end()
         return self.failure
 
     # -- for the implementations
@@ -174,8 +200,25 @@ class SerialExecutor(ABC):
         if error is not None and not isinstance(error, LogDirectoryFailed):
             log.error("%s: background work failed", self.path, exc_info=error)
 
+    def _has_hanging_guest(self) -> bool:
+        """Return True while code that the guard keeps out still works with the disk."""
+        return self.guard is not None and self.guard.hangs()
+
+    def _perform_guarded(
+        self, function: Callable[..., object], args: tuple[object, ...]
+    ) -> Outcome:
+        """Run a queued function while no other code uses the logs."""
+        guard = self.guard
+        if guard is None:
+            return self._perform(function, args)
+        guard.enter()
+        try:
+            return self._perform(function, args)
+        finally:
+            guard.leave()
+
     def _perform(self, function: Callable[..., object], args: tuple[object, ...]) -> Outcome:
-        """Run the function under the guard."""
+        """Run the function; catch its errors."""
         if self.failure is not None and not isinstance(function, _LastWork):
             return None, self.failure
         try:

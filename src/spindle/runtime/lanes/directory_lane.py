@@ -3,16 +3,19 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from spindle._native import Lane, Lease
 from spindle.common.errors import is_out_of_descriptors
 from spindle.disks.io_counts import DirectoryIo
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.lease import LeasedProducer, LogLease, SegmentProgress
 from spindle.log.leasing import lease_terms, record_progress
 from spindle.log.log import Log
-from spindle.runtime.disks.directory_thread import LogGuard
+from spindle.runtime.disks.serial_executor import LogGuard
 from spindle.runtime.disks.watchdog import WatchedThread
+
+if TYPE_CHECKING:
+    from spindle._native import Lane, Lease
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +25,7 @@ class GrantedLease(LogLease):
 
     __slots__ = ("config", "lane", "log", "native")
 
-    def __init__(self, native: Lease, lane: "DirectoryLane", log: Log) -> None:
+    def __init__(self, native: "Lease", lane: "DirectoryLane", log: Log) -> None:
         self.native = native
         self.lane = lane
         self.log = log
@@ -102,7 +105,7 @@ class DirectoryLane(LogGuard):
 
     def __init__(
         self,
-        native: Lane,
+        native: "Lane",
         directory: LogDirectory,
         io: DirectoryIo,
         on_missed_progress: Callable[[], None],
@@ -174,7 +177,7 @@ class DirectoryLane(LogGuard):
         log.lease = lease
         return lease
 
-    def _former(self, log: Log) -> Lease | None:
+    def _former(self, log: Log) -> "Lease | None":
         former = log.former_lease
         if isinstance(former, GrantedLease) and former.lane is self:
             return former.native
@@ -192,7 +195,7 @@ class DirectoryLane(LogGuard):
 class WatchedLane(WatchedThread):
     """The lane as the watchdog sees it: it hangs if a step with the disk does not end."""
 
-    def __init__(self, native: Lane) -> None:
+    def __init__(self, native: "Lane") -> None:
         self._native = native
         super().__init__(lambda: float(native.disk_steps))
 

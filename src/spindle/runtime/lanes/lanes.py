@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
-from spindle._native import Lane, targets_of_fetch, targets_of_produce
 from spindle.common.ids import INTERNAL_TOPICS
 from spindle.common.ports import Bytes
 from spindle.disks.log_directory import LogDirectory
@@ -21,8 +20,9 @@ from spindle.protocol.api import APIS, PRODUCE
 from spindle.protocol.sentinels import ACKS_ALL
 from spindle.replicas.partition import Partition
 from spindle.replication.fetch_session import LentPartition, LentSession
-from spindle.runtime.disks.directory_thread import DirectoryThread
+from spindle.runtime.disks.serial_executor import SerialExecutor
 from spindle.runtime.lanes.directory_lane import DirectoryLane, GrantedLease, WatchedLane
+from spindle.runtime.lanes.native_lanes import NativeLanes
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.connection import Connection, ConnectionLanes
 from spindle.serving.services import BrokerServices
@@ -60,6 +60,7 @@ class Lanes(ConnectionLanes):
     """All lanes of a broker.
 
     Args:
+        code: the native code.
         max_frame_bytes: `socket.request.max.bytes`.
         fetch_max_bytes: `fetch.max.bytes`.
         max_descriptors: descriptors that all lanes together may use; half of them for connections,
@@ -70,6 +71,7 @@ class Lanes(ConnectionLanes):
         self,
         services: BrokerServices,
         metrics: RequestMetrics,
+        code: NativeLanes,
         *,
         max_frame_bytes: int,
         fetch_max_bytes: int,
@@ -77,6 +79,7 @@ class Lanes(ConnectionLanes):
     ) -> None:
         self._services = services
         self._metrics = metrics
+        self._code = code
         self._max_frame_bytes = max_frame_bytes
         self._fetch_max_bytes = fetch_max_bytes
         self._max_connections = max_descriptors // 2
@@ -109,10 +112,10 @@ class Lanes(ConnectionLanes):
         if (
             directory in self._lanes
             or executor.failure is not None
-            or not isinstance(executor, DirectoryThread)
+            or not isinstance(executor, SerialExecutor)
         ):
             return
-        native = Lane(
+        native = self._code.open(
             directory.path,
             self._max_frame_bytes,
             self._fetch_max_bytes,
@@ -236,7 +239,7 @@ class Lanes(ConnectionLanes):
 
     def _wanted_by_produce(self, frame: Bytes) -> _Wanted:
         """Return the partitions of a Produce request; none if it is not one for a lane."""
-        produce = targets_of_produce(bytes(frame))
+        produce = self._code.targets_of_produce(bytes(frame))
         if produce is None:
             return _Wanted([])
         acks, has_ids, targets = produce
@@ -249,7 +252,7 @@ class Lanes(ConnectionLanes):
 
     def _wanted_by_fetch(self, frame: Bytes) -> _Wanted:
         """Return the partitions of a consumer's Fetch, or of its session; none if it has none."""
-        fetch = targets_of_fetch(bytes(frame))
+        fetch = self._code.targets_of_fetch(bytes(frame))
         if fetch is None:
             return _Wanted([])
         session_id, session_epoch, has_ids, targets = fetch
