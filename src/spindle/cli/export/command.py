@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import signal
 import threading
 import time
 import warnings
@@ -413,25 +412,27 @@ def _export(job: "ExportJob", given: Mapping[str, Any]) -> None:
 
 
 def _follow(spark: "SparkSession", job: "ExportJob", given: Mapping[str, Any]) -> None:
-    from spindle.pipeline.export.following import FollowSettings, follow_export
+    from spindle.pipeline.export.following import (
+        FollowSettings,
+        commit_line,
+        follow_export,
+        stop_signals,
+    )
 
     settings = FollowSettings(given["target_size"], int(given["max_delay"] * 1000))
     stopped = threading.Event()
-
-    def stop(signal_number: int, _: object) -> None:
-        # A second signal ends the process at once: a run that is killed loses nothing.
-        signal.signal(signal_number, signal.SIG_DFL)
-        stopped.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
     started = time.monotonic()
-    with progress_bar(not given["as_json"]) as shown:
+    with stop_signals(stopped), progress_bar(not given["as_json"]) as shown:
+        _tell("waits for records and commits them, until Ctrl-C or SIGTERM")
         job.settings["progress"] = shown
         for result in follow_export(spark, job, settings, stopped, _tell):
-            _show(result, time.monotonic() - started, given["as_json"])
+            if given["as_json"]:
+                _show(result, time.monotonic() - started, as_json=True)
+            else:
+                click.echo(commit_line(result))
             started = time.monotonic()
             shown.wait_for_records()
+    _tell("stopped; the table has everything up to its last commit")
 
 
 def _maintain(job: "ExportJob", given: Mapping[str, Any]) -> None:

@@ -30,6 +30,7 @@ from spindle.pipeline.export.model import (
     PlannedRange,
     ProgressCallback,
     WrittenFile,
+    joined,
 )
 from spindle.pipeline.export.orphans import remove_files_of_run, remove_orphans
 from spindle.pipeline.export.parquet_files import DeadLetterSettings, FileSettings
@@ -139,7 +140,7 @@ class _Run:
             sum(file.rows for file in self.files),
             len(self.files),
             sum(file.size_bytes for file in self.files),
-            _joined(self.exported),
+            joined(self.exported),
             len(self.portions),
             sum(file.rows for file in self.dead_letters),
         )
@@ -329,21 +330,3 @@ def _is_part(file: WrittenFile, piece: PlannedRange) -> bool:
     return (
         key_of(file) == key_of(piece) and piece.start_offset <= file.start_offset < piece.end_offset
     )
-
-
-def _joined(exported: Sequence[ExportedPartition]) -> tuple[ExportedPartition, ...]:
-    """Return the exported ranges with adjacent ones as one."""
-    joined: list[ExportedPartition] = []
-    for partition in sorted(exported, key=lambda each: (*key_of(each), each.start_offset)):
-        last = joined[-1] if joined else None
-        if last and key_of(last) == key_of(partition) and last.end_offset == partition.start_offset:
-            joined[-1] = ExportedPartition(
-                partition.partition,
-                partition.topic_id,
-                last.start_offset,
-                partition.end_offset,
-                last.rows + partition.rows,
-            )
-        else:
-            joined.append(partition)
-    return tuple(joined)

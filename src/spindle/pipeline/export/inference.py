@@ -24,6 +24,10 @@ _SAMPLED_RECORDS: Final = 1000
 _PLACEHOLDER: Final = "the fields of the value"
 
 
+class NoRecordsYet(ValueError):
+    """There is no record from which a schema could be inferred, and the table has none."""
+
+
 def infers_schema(options: Mapping[str, str]) -> bool:
     """Return whether the schema of the values is to be inferred.
 
@@ -53,6 +57,7 @@ def with_inferred_schema(
     from what it lacks, so a record that was exported or set aside does not matter any more.
 
     Raises:
+        NoRecordsYet: the table has no field, and the topics have no records.
         ValueError: neither the table nor the sample has any field.
         ExportRefused, DataLoss: as `run_export`.
     """
@@ -108,6 +113,8 @@ def _sample(source: ExportSource, table: ExportTable, is_of_all: bool) -> Iterat
             for piece in ranges
         )
     )
+    if is_of_all and not pieces:
+        raise NoRecordsYet("no schema can be inferred: the topics have no records yet")
     for task in source.tasks(pieces) if pieces else ():
         for piece in task:
             for batch in source.read(piece):

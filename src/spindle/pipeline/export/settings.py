@@ -67,7 +67,8 @@ class ExportSettings:
 class ExportOptions(TypedDict, total=False):
     """The keyword arguments that `export_delta`, `export_iceberg` and `export_parquet` share.
 
-    source: `spindle-segments` (the default) or `spindle`.
+    source: `spindle` (through the brokers) or `spindle-segments` (from log directories). The
+        default is `spindle-segments` if the options have `logDirs`, else `spindle`.
     key: how the table stores keys: `binary`, or `string` for keys that are UTF-8.
     value: how the table stores values: `binary`, or `string` for values that are UTF-8 (JSON).
     compression: the codec of the Parquet files, one of COMPRESSIONS; the default is snappy.
@@ -102,7 +103,8 @@ def _raw_source(options: Mapping[str, str], given: ExportOptions) -> tuple[str, 
     raw = {name: text for name, text in options.items() if name.lower() not in _DECODING}
     if _takes_corrupt_batches(options):
         raw = {name: text for name, text in raw.items() if name.lower() != "corruptbatches"}
-    return given.get("source", "spindle-segments"), raw
+    has_directories = any(name.lower() == "logdirs" for name in options)
+    return given.get("source", "spindle-segments" if has_directories else "spindle"), raw
 
 
 def source_and_settings(
@@ -122,11 +124,16 @@ def source_and_settings(
     _check_names(name, options)
     is_inferred = infers_schema(options)
     reactions = (*BAD_RECORDS, DEAD_LETTERS)
+    chosen = _listed_columns(options)
     if not is_inferred:
-        listed, decoding = row_decoding(options, reactions).choosing(_listed_columns(options))
+        listed, decoding = row_decoding(options, reactions).choosing(chosen)
         raw = _with_columns(raw, listed)
+    elif chosen is not None and (listed := _columns_with_value(chosen)) is not None:
+        raw = _with_columns(raw, listed)
+        # The fields that are not chosen do not matter.
+        options = {"valueUnknownFields": "ignore", **options}
     else:
-        _refuse_fields(_listed_columns(options))
+        chosen = None
     source = export_source(name, raw)
     if given.get("begin") == "latest" and source.start_is_explicit:
         raise ValueError("begin='latest' contradicts the starting offsets of the options")
@@ -134,7 +141,7 @@ def source_and_settings(
     partitioning = parse_partition_by(given.get("partition_by"))
     if is_inferred:
         options = with_inferred_schema(options, source, table, partitioning)
-        decoding = row_decoding(options, reactions)
+        _, decoding = row_decoding(options, reactions).choosing(chosen)
     takes_corrupt = _takes_corrupt_batches(options)
     has_dead_letters = takes_corrupt or bad_records(options) == DEAD_LETTERS
     # Without its offset a bad record could not be named.
@@ -163,15 +170,17 @@ def _listed_columns(options: Mapping[str, str]) -> str | None:
     return next((text for name, text in options.items() if name.lower() == "columns"), None)
 
 
-def _refuse_fields(listed: str | None) -> None:
-    """Refuse a list that names fields, which are not known yet."""
+def _columns_with_value(listed: str) -> str | None:
+    """Return the columns of records to read if a list names fields of values, else None.
+
+    The fields are not known yet, so every other name is taken for one.
+    """
     known = {name.lower() for name in EVERY_COLUMN}
-    for name in [] if listed is None else listed_names(listed):
-        if name.lower() not in known:
-            raise ValueError(
-                f"option columns: {name!r} is not a column of records; with valueSchema=infer, "
-                "name value, which stands for all fields"
-            )
+    names = listed_names(listed)
+    of_records = [name for name in names if name.lower() in known]
+    if len(of_records) == len(names):
+        return None
+    return ",".join((*of_records, *([] if "value" in map(str.lower, of_records) else ["value"])))
 
 
 def _with_columns(options: Mapping[str, str], listed: str | None) -> dict[str, str]:
