@@ -86,6 +86,8 @@ def _offsets(option: str, text: str) -> dict[str, Any]:
     epilog=examples(
         "spindle export events ./table -b 127.0.0.1:9092 --value string",
         "spindle export events ./table -b 127.0.0.1:9092 --follow",
+        "spindle export users ./users -b 127.0.0.1:9092 --mode upsert --key id -o valueFormat=json "
+        "-o valueSchema=infer",
     ),
 )
 @click.argument("topic")
@@ -115,11 +117,32 @@ def _offsets(option: str, text: str) -> dict[str, Any]:
     help="Property of the Iceberg catalog; TABLE is NAMESPACE.NAME then.",
 )
 @click.option(
+    "--mode",
+    type=click.Choice(["append", "upsert"]),
+    default="append",
+    show_default=True,
+    help="append: a row for each record. upsert: one row for each key, with its latest value; a "
+    "record without a value deletes it.",
+)
+@click.option(
     "--key",
-    type=click.Choice(["binary", "string"]),
+    metavar="TYPE|COLUMN,...",
     default="binary",
     show_default=True,
-    help="Type of the keys; string requires UTF-8.",
+    help="Type of the keys: binary, or string, which requires UTF-8. With --mode upsert also the "
+    "columns that are the key of a row; otherwise the key of the record is.",
+)
+@click.option(
+    "--envelope",
+    type=click.Choice(["none", "debezium", "maxwell"]),
+    default="none",
+    show_default=True,
+    help="With --mode upsert: JSON values are events of Debezium or Maxwell.",
+)
+@click.option(
+    "--order-by",
+    metavar="COLUMN,...",
+    help="With --mode upsert: the greatest value of these columns wins, not the last record.",
 )
 @click.option(
     "--value",
@@ -154,7 +177,7 @@ def _offsets(option: str, text: str) -> dict[str, Any]:
     former=["--portion-size"],
     callback=parse_size,
     metavar="SIZE",
-    help="Commit after this many bytes of log (default: 1 GiB).",
+    help="Commit after this many bytes of log (default: 1 GiB, with --mode upsert 128 MiB).",
 )
 @click.option(
     "--commit-rows",
@@ -308,19 +331,25 @@ def _print_warnings() -> Iterator[None]:
 def _job(given: Mapping[str, Any]) -> "ExportJob":
     from spindle.pipeline.export import PortionSize
     from spindle.pipeline.export.jobs import ExportJob
-    from spindle.pipeline.export.portions import DEFAULT_PORTION
+    from spindle.pipeline.export.portions import DEFAULT_PORTION, MERGE_PORTION
     from spindle.pipeline.export.settings import ExportOptions
 
-    portion = PortionSize(given["portion_size"] or DEFAULT_PORTION.log_bytes, given["portion_rows"])
     settings = ExportOptions(
+        mode=given["mode"],
+        envelope=given["envelope"],
         source="spindle-segments" if given["log_dirs"] else "spindle",
         key=given["key"],
         value=given["value"],
         compression=given["compression"],
         recreated_topic="append" if given["append_recreated"] else "refuse",
-        portion=portion,
         begin="latest" if given["start"] == "latest" else "earliest",
     )
+    if given["order_by"] is not None:
+        settings["order_by"] = given["order_by"]
+    if given["portion_size"] is not None or given["portion_rows"] is not None:
+        default = DEFAULT_PORTION if given["mode"] == "append" else MERGE_PORTION
+        size = given["portion_size"] or default.log_bytes
+        settings["portion"] = PortionSize(size, given["portion_rows"])
     if given["partition_by"] is not None:
         settings["partition_by"] = given["partition_by"]
     catalog = _pairs("--catalog", given["catalog"]) if given["catalog"] else None

@@ -68,8 +68,9 @@ Follow: TypeAlias = bool | FollowSettings
 def commit_line(result: ExportResult) -> str:
     """Return one line about a run: the time of day, the table, its new rows and its version."""
     bad = f", {count_noun(result.dead_letters, 'dead letter')}" if result.dead_letters else ""
+    gone = f", {result.deleted:,} deleted" if result.deleted else ""
     rows = f"{result.rows:,} {'row' if result.rows == 1 else 'rows'}"
-    return f"{time.strftime('%H:%M:%S')} {result.path}: {rows}{bad}, version {result.version}"
+    return f"{time.strftime('%H:%M:%S')} {result.path}: {rows}{gone}{bad}, version {result.version}"
 
 
 def run_or_follow(spark: "SparkSession", job: ExportJob, follow: Follow) -> ExportResult:
@@ -132,6 +133,7 @@ def _sum(total: ExportResult, result: ExportResult) -> ExportResult:
         joined([*total.partitions, *result.partitions]),
         total.portions + result.portions,
         total.dead_letters + result.dead_letters,
+        total.deleted + result.deleted,
     )
 
 

@@ -171,7 +171,8 @@ class ExportResult:
     """The outcome of a run. `version` is that of the table, None while there is no table.
 
     `portions` is the number of commits. `dead_letters` are the records that could not be decoded;
-    they are not among the `rows`.
+    they are not among the `rows`. With mode `upsert`, `rows` and `deleted` are rows that were
+    written and deleted, one for each key in a commit.
     """
 
     path: str
@@ -182,6 +183,7 @@ class ExportResult:
     partitions: tuple[ExportedPartition, ...]
     portions: int = 0
     dead_letters: int = 0
+    deleted: int = 0
 
     @property
     def is_empty(self) -> bool:
