@@ -71,7 +71,7 @@ def test_a_key_of_several_columns_and_its_tombstone(upserts: Upserts) -> None:
         upserts.send(b"", json.dumps({"tenant": tenant, "id": number, "n": value}).encode())
     upserts.send(b'{"tenant": "b", "id": 1}', None)
     upserts.run(options, key="tenant, id")
-    assert [list(each.values()) for held in upserts.rows()] == [["a", 1, 4], ["a", 2, 3]]
+    assert [list(held.values()) for held in upserts.rows()] == [["a", 1, 4], ["a", 2, 3]]
 
 
 def debezium(operation: str, before: Any, after: Any, with_schema: bool = False) -> bytes:

@@ -126,8 +126,8 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def kill_at(step: int) -> Iterator[list[str]]:
     """Kill the process before step number `step` of a run; yield the steps before.
 
-    A step is a call that changes the disk. What a process does when it fails, a killed one does
-    not: files that are not complete stay.
+    A step is a call that changes the disk. A killed process removes nothing, so files that are not
+    complete stay.
     """
     steps: list[str] = []
 
