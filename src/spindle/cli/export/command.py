@@ -6,7 +6,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from spindle.cli.examples import examples
+from spindle.cli.export.errors import concise_errors, pairs
 from spindle.cli.export.screen import progress_bar, result_document, result_lines
+from spindle.cli.export.source_options import client_options
 from spindle.cli.failure import CommandFailed
 from spindle.cli.parameter_types import FiniteRange, WholeRange, parse_size
 from spindle.cli.shared_options import COMMAND_CONFIG, SERVERS, RenamedOption
 from spindle.cli.tools.bootstrap import properties_of
-from spindle.cli.tools.failures import FAILURES, failure
 from spindle.pipeline.options.values import json_object
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
     from spindle.pipeline.export.jobs import ExportJob
     from spindle.pipeline.export.model import ExportResult
-
-_CONCISE: Final = ("spindle.", "builtins", "pyspark", "py4j", "pyiceberg", "_internal")
-"""The modules whose errors are shown by their first line; `_internal` is delta-rs."""
 
 CONFLICT: Final = 3
 """Exit code: another export of the same partitions committed first."""
@@ -82,7 +80,7 @@ def _offsets(option: str, text: str) -> dict[str, Any]:
 
 
 @click.command(
-    "export",
+    "topic",
     epilog=examples(
         "spindle export events ./table -b 127.0.0.1:9092 --value string",
         "spindle export events ./table -b 127.0.0.1:9092 --follow",
@@ -269,7 +267,7 @@ def export(**given: Any) -> int:
     export of the same partitions committed first, 130 after Ctrl-C without
     --follow, and 1 on any other failure.
     """
-    with _concise_errors(), _print_warnings():
+    with concise_errors(), _print_warnings():
         job = _job(given)
         from spindle.pipeline.export import ExportConflict
 
@@ -298,18 +296,6 @@ def _interrupts_not_logged() -> Iterator[None]:
         yield
     finally:
         root.removeFilter(is_wanted)
-
-
-@contextmanager
-def _concise_errors() -> Iterator[None]:
-    try:
-        yield
-    except FAILURES as error:
-        raise CommandFailed(failure(error).plainly) from None
-    except Exception as error:
-        if type(error).__module__.startswith(_CONCISE):
-            raise CommandFailed(cause_text(error)) from None
-        raise
 
 
 def _tell(text: str) -> None:
@@ -352,24 +338,18 @@ def _job(given: Mapping[str, Any]) -> "ExportJob":
         settings["portion"] = PortionSize(size, given["portion_rows"])
     if given["partition_by"] is not None:
         settings["partition_by"] = given["partition_by"]
-    catalog = _pairs("--catalog", given["catalog"]) if given["catalog"] else None
+    catalog = pairs("--catalog", given["catalog"]) if given["catalog"] else None
     options = _source_options(given)
     return ExportJob(given["table_format"], given["table"], options, settings, catalog)
 
 
 def _source_options(given: Mapping[str, Any]) -> dict[str, str]:
-    options = {"subscribe": given["topic"]}
-    for name, value in properties_of(given["file"]).items():
-        options[f"kafka.{name}"] = value
-    if given["servers"] is not None:
-        options["kafka.bootstrap.servers"] = given["servers"]
-    if given["log_dirs"]:
+    properties = properties_of(given["file"])
+    has_directories = bool(given["log_dirs"])
+    options = client_options(given["servers"], properties, are_needed=not has_directories)
+    options["subscribe"] = given["topic"]
+    if has_directories:
         options["logDirs"] = ",".join(given["log_dirs"])
-    elif "kafka.bootstrap.servers" not in options:
-        raise click.UsageError(
-            "no source is given: give --bootstrap-server HOST:PORT or --log-dir DIR",
-            click.get_current_context(),
-        )
     if given["columns"] is not None:
         options["columns"] = given["columns"]
     if given["headers"]:
@@ -384,13 +364,13 @@ def _source_options(given: Mapping[str, Any]) -> dict[str, str]:
         options["failOnDataLoss"] = "false"
     if given["dead_letters"]:
         options["badRecords"] = "dead_letters"
-    return options | _pairs("--option", given["further"])
+    return options | pairs("--option", given["further"])
 
 
 def _session(given: Mapping[str, Any]) -> "SparkSession":
     from spindle.pipeline.spark.session import get_spark
 
-    conf = _pairs("--spark-conf", given["spark_conf"])
+    conf = pairs("--spark-conf", given["spark_conf"])
     return get_spark("spindle export", given["master"], conf, log_level="OFF")
 
 
@@ -484,24 +464,3 @@ def _show(result: "ExportResult", seconds: float, as_json: bool) -> None:
         click.echo(json.dumps(result_document(result, seconds)))
     else:
         click.echo("\n".join(result_lines(result, seconds)))
-
-
-def _pairs(option: str, words: Sequence[str]) -> dict[str, str]:
-    pairs = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"{option} {word!r}: want NAME=VALUE")
-        pairs[name] = value
-    return pairs
-
-
-def cause_text(error: BaseException) -> str:
-    """Return the line with the cause of a failed export, also from the report of a Spark task."""
-    from spindle.pipeline.user_errors import reported_cause
-
-    text = str(error)
-    cause = reported_cause(text)
-    if cause is not None:
-        return cause.text
-    return text.splitlines()[0] if text else type(error).__name__

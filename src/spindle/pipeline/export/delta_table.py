@@ -72,6 +72,10 @@ class DeltaExportTable:
     def version(self) -> int | None:
         return None if self._table is None else int(self._table.version())
 
+    @property
+    def committed_ms(self) -> int | None:
+        return None if self._table is None else int(self._table.history(1)[0]["timestamp"])
+
     def columns(self) -> pa.Schema | None:
         return None if self._table is None else pa.schema(self._table.schema().to_arrow())
 

@@ -76,6 +76,10 @@ class IcebergExportTable:
         snapshot = None if self._table is None else self._table.current_snapshot()
         return None if snapshot is None else int(snapshot.snapshot_id)
 
+    @property
+    def committed_ms(self) -> int | None:
+        return None if self._table is None else int(self._table.metadata.last_updated_ms)
+
     def refresh(self) -> None:
         self._use(self._place.load())
 

@@ -98,6 +98,15 @@ def read_state(table: Path, version: int | None = None) -> TableState | None:
     return state
 
 
+def commit_time_ms(table: Path, version: int) -> int:
+    """Return the time at which a version was committed, in ms since 1970.
+
+    Raises:
+        LogCorrupt: its manifest cannot be read.
+    """
+    return int(_read(log_directory(table) / _name(version))["time_ms"])
+
+
 def append(table: Path, version: int, manifest: Manifest) -> bool:
     """Write the manifest of a version durably; return False if another writer has written it.
 

@@ -55,6 +55,12 @@ class ParquetExportTable:
     def version(self) -> int | None:
         return None if self._state is None else self._state.version
 
+    @property
+    def committed_ms(self) -> int | None:
+        if self._state is None:
+            return None
+        return manifest_log.commit_time_ms(self._root, self._state.version)
+
     def refresh(self) -> None:
         self._state = manifest_log.read_state(self._root)
         self._publish()

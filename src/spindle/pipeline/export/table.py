@@ -84,6 +84,11 @@ class ExportTable(Protocol):
         """The version of the snapshot, None while there is no table."""
         ...
 
+    @property
+    def committed_ms(self) -> int | None:
+        """The time of the last commit in ms since 1970, None while there is no table."""
+        ...
+
     def refresh(self) -> None:
         """Become the newest snapshot."""
         ...
