@@ -112,8 +112,8 @@ def test_all_tables_of_a_folder_are_found_without_their_dead_letters(tmp_path: P
         for name in (table_format, f"{table_format}_dead_letters"):
             export(table_of(table_format, tmp_path / name), piece(0, 1))
     (tmp_path / "nothing").mkdir()
-    found = [(place.table_format, Path(place.table).name) for place in find_tables(tmp_path)]
-    assert found == [("delta", "delta"), ("iceberg", "iceberg"), ("parquet", "parquet")]
+    tables = [(place.table_format, Path(place.table).name) for place in find_tables(tmp_path)]
+    assert tables == [("delta", "delta"), ("iceberg", "iceberg"), ("parquet", "parquet")]
     assert find_tables(tmp_path / "nowhere") == []
 
 

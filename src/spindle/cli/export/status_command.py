@@ -30,7 +30,7 @@ _HEADINGS: Final = (
 
 
 class Limits(NamedTuple):
-    """What a table may be behind; None stands for any value."""
+    """The limits of a table; None stands for any value."""
 
     lag: int | None = None
     behind_s: float | None = None
