@@ -14,7 +14,8 @@ from rich.progress import Progress
 from wire_broker import WireBroker
 
 from spindle.cli.export import command
-from spindle.cli.export.command import cause_text, place_options
+from spindle.cli.export.command import place_options
+from spindle.cli.export.errors import cause_text
 from spindle.cli.export.screen import ProgressLine, result_document, result_lines
 from spindle.cli.main import run
 from spindle.cli.parameter_types import parse_size

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
+from spindle.cli.lazy import LazyGroup
 from spindle.cli.main import spindle
 
 
@@ -29,7 +30,7 @@ def test_an_example_can_be_read(line: str) -> None:
     context = click.Context(spindle, info_name="spindle")
     words = shlex.split(line)[1:]
     while isinstance(command, click.Group):
-        name, *words = words
+        name, *words = command.with_default(words) if isinstance(command, LazyGroup) else words
         below = command.get_command(context, name)
         assert below is not None, name
         command = below
@@ -63,9 +64,10 @@ def is_current(words: list[str]) -> bool:
     """Return whether words begin a command line that needs no earlier name of a command."""
     command: click.Command = spindle
     context = click.Context(spindle)
-    for word in words:
+    while words:
         if not isinstance(command, click.Group):
             return True
+        word, *words = command.with_default(words) if isinstance(command, LazyGroup) else words
         if word not in command.list_commands(context):
             return False
         below = command.get_command(context, word)

@@ -107,11 +107,17 @@ def test_the_delta_table_keeps_up_and_has_the_same_totals(
 ) -> None:
     words = (str(EXAMPLES / "json_to_delta.py"), node["bootstrap_servers"], str(tmp_path / "t"))
     with subprocess.Popen(
-        [sys.executable, *words], stdout=subprocess.PIPE, text=True, preexec_fn=default_signals
+        [sys.executable, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=default_signals,
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "version 0: 300 orders\n"
-        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        line = next(line for line in process.stderr if "version" in line)
+        assert line.endswith(f"{words[2]}: 300 rows, version 0\n")
+        process.send_signal(signal.SIGTERM)
         assert process.stdout.read().splitlines() == totals_of_the_application
     assert process.returncode == 0
 

@@ -540,5 +540,17 @@ def test_an_export_takes_the_fields_that_are_named(exports: Exports) -> None:
     assert list(exports.columns()) == ["x", "partition", "offset", "id"]
     (row,) = [row for row in read_rows(exports) if row["x"] is not None]
     assert row == {"x": "y", "partition": 0, "offset": 20, "id": 7}
-    with pytest.raises(ValueError, match="'id' is not a column of records; with valueSchema=infer"):
-        exports.run(schema="infer", columns="id")
+
+
+def test_an_inferred_export_takes_the_fields_that_are_named_and_no_others(exports: Exports) -> None:
+    exports.append(b'{"id": 7, "x": "y", "z": 1}')
+    named = "x, partition, offset, id"
+    assert exports.run(schema="infer", columns=named).dead_letters == 0
+    assert list(exports.columns()) == ["x", "partition", "offset", "id"]
+    (row,) = [row for row in read_rows(exports) if row["x"] is not None]
+    assert row == {"x": "y", "partition": 0, "offset": 20, "id": "7"}
+    exports.append(b'{"id": 8, "new": 1}')
+    assert exports.run(schema="infer", columns=named).dead_letters == 0
+    assert list(exports.columns()) == ["x", "partition", "offset", "id"]
+    with pytest.raises(ValueError, match="'w' is neither a column of records nor a field"):
+        exports.run(schema="infer", columns="w, partition, offset")

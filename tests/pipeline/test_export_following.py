@@ -1,16 +1,22 @@
 """An export that follows topics: it outlasts brokers that are away, conflicts and failed tasks."""
 
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from export_doubles import NO_SPARK
 from log_directory_files import TOPIC_ID
 
 from spindle.client.errors import ConnectionLost, SaslFailed
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.errors import DataLoss
+from spindle.pipeline.export import export_parquet
 from spindle.pipeline.export.following import FollowSettings, follow_export
 from spindle.pipeline.export.jobs import ExportJob
 from spindle.pipeline.export.model import (
@@ -78,6 +84,48 @@ class Follow:
         self.results: Iterator[ExportResult] = follow_export(
             spark, job, chosen, self.pauses, self.told.append
         )
+
+
+class Signalled:
+    """Runs that end with a signal to this process."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, signals: list[int]) -> None:
+        left = list(signals)
+
+        def run(job: ExportJob, _: object) -> ExportResult:
+            if left:
+                os.kill(os.getpid(), left.pop(0))
+            return replace(ADDED, path=str(job.table), version=7, dead_letters=2)
+
+        monkeypatch.setattr(ExportJob, "run", run)
+        monkeypatch.setattr(ExportJob, "pending_bytes", lambda job: 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_follow_ends_by_a_signal_with_the_sum_of_its_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int
+) -> None:
+    Signalled(monkeypatch, [signal.SIGCONT, number])
+    before = [signal.getsignal(other) for other in (signal.SIGINT, signal.SIGTERM)]
+    settings = FollowSettings(target_bytes=1, poll_ms=1)
+    total = export_parquet(NO_SPARK, "/table", {}, follow=settings)
+    assert (total.rows, total.dead_letters, total.version) == (2, 4, 7)
+    assert len(total.partitions) == 2
+    first, *lines = capsys.readouterr().err.splitlines()
+    assert first == "/table: waits for records and commits them, until Ctrl-C or SIGTERM"
+    assert [line.partition(" ")[2] for line in lines] == [
+        "/table: 1 row, 2 dead letters, version 7"
+    ] * 2
+    assert before == [signal.getsignal(other) for other in (signal.SIGINT, signal.SIGTERM)]
+
+
+def test_follow_in_another_thread_names_what_can_be_stopped_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(export_parquet, NO_SPARK, "/table", {}, follow=True)
+        with pytest.raises(ValueError, match=r"follow_export\(spark, job, stopped=EVENT\)"):
+            call.result()
 
 
 def outcomes(given: list[Exception | None] | None) -> Callable[[], None]:

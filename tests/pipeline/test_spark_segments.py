@@ -401,7 +401,7 @@ def test_wrong_arguments_of_an_export(spark: Any, topic: Topic) -> None:
 
 
 def test_delta_without_its_jar_names_what_writes_tables(spark: Any, tmp_path: Path) -> None:
-    with pytest.raises(AnalysisException, match=r"follow_export.*export_delta.*read_delta"):
+    with pytest.raises(AnalysisException, match=r"export_delta.*follow=True.*read_delta"):
         spark.range(1).write.format("delta").mode("append").save(str(tmp_path / "t"))
 
 

@@ -9,6 +9,7 @@ from spindle.cli.tools.kafka_names import KAFKA_TOOLS
 _DISKS: Final = "spindle.cli.disks"
 _PLAN: Final = "spindle.cli.plan"
 _HISTORY: Final = "spindle.cli.history"
+_EXPORT: Final = "spindle.cli.export"
 _FILES: Final = ("storage", "dump-log", "metadata-shell")
 """The commands of `spindle kafka` that need no cluster."""
 
@@ -93,6 +94,29 @@ history = LazyGroup(
         },
     },
     epilog=examples("spindle history record samples --once", "spindle history forecast samples"),
+)
+
+export = LazyGroup(
+    "export",
+    help="Write topics into tables, and look after the tables. 'spindle export TOPIC TABLE' is "
+    "short for 'spindle export topic TOPIC TABLE'.",
+    sections={
+        "Commands": {
+            "topic": (
+                f"{_EXPORT}.command:export",
+                "Write a topic into a Delta, Iceberg or Parquet table, once or as it grows.",
+            ),
+            "status": (
+                f"{_EXPORT}.status_command:status",
+                "Show how far tables are behind their topics.",
+            ),
+        },
+    },
+    default="topic",
+    epilog=examples(
+        "spindle export events ./table -b 127.0.0.1:9092 --follow",
+        "spindle export status ./table -b 127.0.0.1:9092",
+    ),
 )
 
 kafka = LazyGroup(

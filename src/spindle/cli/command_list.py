@@ -58,8 +58,8 @@ SECTIONS: Final = {
     },
     "Work with Spark (the extra spindle-log[spark])": {
         "export": (
-            f"{_CLI}.export.command:export",
-            "Write topics into a Delta, Iceberg or Parquet table.",
+            f"{_CLI}.command_groups:export",
+            "Write topics into Delta, Iceberg or Parquet tables.",
         ),
     },
     "Look into files": {

@@ -21,6 +21,7 @@ class LazyGroup(SuggestingGroup):
         former: former names of commands, which no help shows, with the present command line and
             import path. If another command has the name now, that one runs unless only the former
             command has the options.
+        default: the command of a line whose first word names none of the commands.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class LazyGroup(SuggestingGroup):
         params: Sequence[click.Parameter] = (),
         epilog: str | None = None,
         former: Mapping[str, tuple[str, str]] | None = None,
+        default: str | None = None,
     ) -> None:
         super().__init__(name, help=help, params=list(params), epilog=epilog)
         self._sections = sections
@@ -39,6 +41,17 @@ class LazyGroup(SuggestingGroup):
             name: entry for commands in sections.values() for name, entry in commands.items()
         }
         self._former = former or {}
+        self._default = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        is_help = bool(args) and args[0] in ctx.help_option_names
+        return super().parse_args(ctx, args if is_help else self.with_default(args))
+
+    def with_default(self, words: list[str]) -> list[str]:
+        """Return the words of a command line with the default command if they name none."""
+        if self._default is None or not words or words[0] in self._lazy:
+            return words
+        return [self._default, *words]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._lazy)

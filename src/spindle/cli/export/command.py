@@ -3,11 +3,10 @@
 import json
 import logging
 import os
-import signal
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -15,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from spindle.cli.examples import examples
+from spindle.cli.export.errors import concise_errors, pairs
 from spindle.cli.export.screen import progress_bar, result_document, result_lines
+from spindle.cli.export.source_options import client_options
 from spindle.cli.failure import CommandFailed
 from spindle.cli.parameter_types import FiniteRange, WholeRange, parse_size
 from spindle.cli.shared_options import COMMAND_CONFIG, SERVERS, RenamedOption
 from spindle.cli.tools.bootstrap import properties_of
-from spindle.cli.tools.failures import FAILURES, failure
 from spindle.pipeline.options.values import json_object
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
     from spindle.pipeline.export.jobs import ExportJob
     from spindle.pipeline.export.model import ExportResult
-
-_CONCISE: Final = ("spindle.", "builtins", "pyspark", "py4j", "pyiceberg", "_internal")
-"""The modules whose errors are shown by their first line; `_internal` is delta-rs."""
 
 CONFLICT: Final = 3
 """Exit code: another export of the same partitions committed first."""
@@ -83,10 +80,12 @@ def _offsets(option: str, text: str) -> dict[str, Any]:
 
 
 @click.command(
-    "export",
+    "topic",
     epilog=examples(
         "spindle export events ./table -b 127.0.0.1:9092 --value string",
         "spindle export events ./table -b 127.0.0.1:9092 --follow",
+        "spindle export users ./users -b 127.0.0.1:9092 --mode upsert --key id -o valueFormat=json "
+        "-o valueSchema=infer",
     ),
 )
 @click.argument("topic")
@@ -116,11 +115,32 @@ def _offsets(option: str, text: str) -> dict[str, Any]:
     help="Property of the Iceberg catalog; TABLE is NAMESPACE.NAME then.",
 )
 @click.option(
+    "--mode",
+    type=click.Choice(["append", "upsert"]),
+    default="append",
+    show_default=True,
+    help="append: a row for each record. upsert: one row for each key, with its latest value; a "
+    "record without a value deletes it.",
+)
+@click.option(
     "--key",
-    type=click.Choice(["binary", "string"]),
+    metavar="TYPE|COLUMN,...",
     default="binary",
     show_default=True,
-    help="Type of the keys; string requires UTF-8.",
+    help="Type of the keys: binary, or string, which requires UTF-8. With --mode upsert also the "
+    "columns that are the key of a row; otherwise the key of the record is.",
+)
+@click.option(
+    "--envelope",
+    type=click.Choice(["none", "debezium", "maxwell"]),
+    default="none",
+    show_default=True,
+    help="With --mode upsert: JSON values are events of Debezium or Maxwell.",
+)
+@click.option(
+    "--order-by",
+    metavar="COLUMN,...",
+    help="With --mode upsert: the greatest value of these columns wins, not the last record.",
 )
 @click.option(
     "--value",
@@ -155,7 +175,7 @@ def _offsets(option: str, text: str) -> dict[str, Any]:
     former=["--portion-size"],
     callback=parse_size,
     metavar="SIZE",
-    help="Commit after this many bytes of log (default: 1 GiB).",
+    help="Commit after this many bytes of log (default: 1 GiB, with --mode upsert 128 MiB).",
 )
 @click.option(
     "--commit-rows",
@@ -247,7 +267,7 @@ def export(**given: Any) -> int:
     export of the same partitions committed first, 130 after Ctrl-C without
     --follow, and 1 on any other failure.
     """
-    with _concise_errors(), _print_warnings():
+    with concise_errors(), _print_warnings():
         job = _job(given)
         from spindle.pipeline.export import ExportConflict
 
@@ -278,18 +298,6 @@ def _interrupts_not_logged() -> Iterator[None]:
         root.removeFilter(is_wanted)
 
 
-@contextmanager
-def _concise_errors() -> Iterator[None]:
-    try:
-        yield
-    except FAILURES as error:
-        raise CommandFailed(failure(error).plainly) from None
-    except Exception as error:
-        if type(error).__module__.startswith(_CONCISE):
-            raise CommandFailed(cause_text(error)) from None
-        raise
-
-
 def _tell(text: str) -> None:
     click.echo(f"spindle export: {text}", err=True)
 
@@ -309,39 +317,39 @@ def _print_warnings() -> Iterator[None]:
 def _job(given: Mapping[str, Any]) -> "ExportJob":
     from spindle.pipeline.export import PortionSize
     from spindle.pipeline.export.jobs import ExportJob
-    from spindle.pipeline.export.portions import DEFAULT_PORTION
+    from spindle.pipeline.export.portions import DEFAULT_PORTION, MERGE_PORTION
     from spindle.pipeline.export.settings import ExportOptions
 
-    portion = PortionSize(given["portion_size"] or DEFAULT_PORTION.log_bytes, given["portion_rows"])
     settings = ExportOptions(
+        mode=given["mode"],
+        envelope=given["envelope"],
         source="spindle-segments" if given["log_dirs"] else "spindle",
         key=given["key"],
         value=given["value"],
         compression=given["compression"],
         recreated_topic="append" if given["append_recreated"] else "refuse",
-        portion=portion,
         begin="latest" if given["start"] == "latest" else "earliest",
     )
+    if given["order_by"] is not None:
+        settings["order_by"] = given["order_by"]
+    if given["portion_size"] is not None or given["portion_rows"] is not None:
+        default = DEFAULT_PORTION if given["mode"] == "append" else MERGE_PORTION
+        size = given["portion_size"] or default.log_bytes
+        settings["portion"] = PortionSize(size, given["portion_rows"])
     if given["partition_by"] is not None:
         settings["partition_by"] = given["partition_by"]
-    catalog = _pairs("--catalog", given["catalog"]) if given["catalog"] else None
+    catalog = pairs("--catalog", given["catalog"]) if given["catalog"] else None
     options = _source_options(given)
     return ExportJob(given["table_format"], given["table"], options, settings, catalog)
 
 
 def _source_options(given: Mapping[str, Any]) -> dict[str, str]:
-    options = {"subscribe": given["topic"]}
-    for name, value in properties_of(given["file"]).items():
-        options[f"kafka.{name}"] = value
-    if given["servers"] is not None:
-        options["kafka.bootstrap.servers"] = given["servers"]
-    if given["log_dirs"]:
+    properties = properties_of(given["file"])
+    has_directories = bool(given["log_dirs"])
+    options = client_options(given["servers"], properties, are_needed=not has_directories)
+    options["subscribe"] = given["topic"]
+    if has_directories:
         options["logDirs"] = ",".join(given["log_dirs"])
-    elif "kafka.bootstrap.servers" not in options:
-        raise click.UsageError(
-            "no source is given: give --bootstrap-server HOST:PORT or --log-dir DIR",
-            click.get_current_context(),
-        )
     if given["columns"] is not None:
         options["columns"] = given["columns"]
     if given["headers"]:
@@ -356,13 +364,13 @@ def _source_options(given: Mapping[str, Any]) -> dict[str, str]:
         options["failOnDataLoss"] = "false"
     if given["dead_letters"]:
         options["badRecords"] = "dead_letters"
-    return options | _pairs("--option", given["further"])
+    return options | pairs("--option", given["further"])
 
 
 def _session(given: Mapping[str, Any]) -> "SparkSession":
     from spindle.pipeline.spark.session import get_spark
 
-    conf = _pairs("--spark-conf", given["spark_conf"])
+    conf = pairs("--spark-conf", given["spark_conf"])
     return get_spark("spindle export", given["master"], conf, log_level="OFF")
 
 
@@ -413,25 +421,27 @@ def _export(job: "ExportJob", given: Mapping[str, Any]) -> None:
 
 
 def _follow(spark: "SparkSession", job: "ExportJob", given: Mapping[str, Any]) -> None:
-    from spindle.pipeline.export.following import FollowSettings, follow_export
+    from spindle.pipeline.export.following import (
+        FollowSettings,
+        commit_line,
+        follow_export,
+        stop_signals,
+    )
 
     settings = FollowSettings(given["target_size"], int(given["max_delay"] * 1000))
     stopped = threading.Event()
-
-    def stop(signal_number: int, _: object) -> None:
-        # A second signal ends the process at once: a run that is killed loses nothing.
-        signal.signal(signal_number, signal.SIG_DFL)
-        stopped.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
     started = time.monotonic()
-    with progress_bar(not given["as_json"]) as shown:
+    with stop_signals(stopped), progress_bar(not given["as_json"]) as shown:
+        _tell("waits for records and commits them, until Ctrl-C or SIGTERM")
         job.settings["progress"] = shown
         for result in follow_export(spark, job, settings, stopped, _tell):
-            _show(result, time.monotonic() - started, given["as_json"])
+            if given["as_json"]:
+                _show(result, time.monotonic() - started, as_json=True)
+            else:
+                click.echo(commit_line(result))
             started = time.monotonic()
             shown.wait_for_records()
+    _tell("stopped; the table has everything up to its last commit")
 
 
 def _maintain(job: "ExportJob", given: Mapping[str, Any]) -> None:
@@ -454,24 +464,3 @@ def _show(result: "ExportResult", seconds: float, as_json: bool) -> None:
         click.echo(json.dumps(result_document(result, seconds)))
     else:
         click.echo("\n".join(result_lines(result, seconds)))
-
-
-def _pairs(option: str, words: Sequence[str]) -> dict[str, str]:
-    pairs = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"{option} {word!r}: want NAME=VALUE")
-        pairs[name] = value
-    return pairs
-
-
-def cause_text(error: BaseException) -> str:
-    """Return the line with the cause of a failed export, also from the report of a Spark task."""
-    from spindle.pipeline.user_errors import reported_cause
-
-    text = str(error)
-    cause = reported_cause(text)
-    if cause is not None:
-        return cause.text
-    return text.splitlines()[0] if text else type(error).__name__

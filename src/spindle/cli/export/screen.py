@@ -94,10 +94,11 @@ def result_lines(result: "ExportResult", seconds: float) -> list[str]:
             f"{count_noun(result.dead_letters, 'record')} could not be decoded: dead letters"
         ]
     lines = table_lines(("PARTITION", "FROM", "UNTIL", "ROWS"), rows)
+    deleted = f" and {result.deleted:,} deletes" if result.deleted else ""
     return [
         *lines,
         "",
-        f"{result.path}: {result.rows:,} rows in {count_noun(result.files, 'file')} and "
+        f"{result.path}: {result.rows:,} rows{deleted} in {count_noun(result.files, 'file')} and "
         f"{count_noun(result.portions, 'commit')}, {size_text(result.size_bytes)}, {seconds:.1f} s "
         f"({result.rows / max(seconds, 0.001):,.0f} rows/s), version {result.version}",
         *letters,
@@ -114,6 +115,7 @@ def result_document(result: "ExportResult", seconds: float) -> dict[str, Any]:
         "size_bytes": result.size_bytes,
         "commits": result.portions,
         "dead_letters": result.dead_letters,
+        "deleted": result.deleted,
         "seconds": round(seconds, 3),
         "partitions": [
             {

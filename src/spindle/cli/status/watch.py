@@ -42,7 +42,7 @@ def watch_status(
             code = NEEDS_ATTENTION if now else 0
             document = changes_of(before, now, cluster_id, time.time_ns() // 1_000_000)
             if document is not None or not checks:
-                _print_changes(document, as_json=as_json)
+                print_changes(document, as_json=as_json)
             if document is not None:
                 notifier.send(document)
             for line in notifier.failures():
@@ -60,7 +60,8 @@ def _with_unconfirmed(found: Status, before: Mapping[str, Problem]) -> dict[str,
     return {**kept, **{problem.key: problem for problem in found.problems()}}
 
 
-def _print_changes(document: Mapping[str, Any] | None, *, as_json: bool) -> None:
+def print_changes(document: Mapping[str, Any] | None, *, as_json: bool) -> None:
+    """Print the document of `changes_of`, or that there is nothing to report."""
     if as_json:
         click.echo(json.dumps(document or {"raised": [], "cleared": [], "problems": []}))
         return

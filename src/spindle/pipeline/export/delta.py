@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from spindle.pipeline.export.following import Follow, run_or_follow
 from spindle.pipeline.export.jobs import ExportJob
 from spindle.pipeline.export.model import ExportResult
 from spindle.pipeline.export.settings import ExportOptions
@@ -16,22 +17,16 @@ def export_delta(
     spark: "SparkSession",
     path: str | Path,
     options: Mapping[str, str],
+    *,
+    follow: Follow = False,
     **settings: Unpack[ExportOptions],
 ) -> ExportResult:
     """Append the records of the selected topics that the Delta table at `path` lacks.
 
-        result = export_delta(
-            spark,
-            "/data/flights",
-            {
-                "kafka.bootstrap.servers": "localhost:9092",
-                "subscribe": "flights",
-                "columns": "key,value,partition,offset,timestamp",
-            },
-            source="spindle",
-            value="string",
-        )
-        print(result.rows, "rows in version", result.version)
+        options = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders",
+                   "valueFormat": "json", "valueSchema": "infer"}
+        export_delta(spark, "/data/orders", options)               # what the topic has now
+        export_delta(spark, "/data/orders", options, follow=True)  # and what arrives
 
     The next run continues where the table ends. Of two runs at the same time, one is refused. A run
     that fails or is killed leaves the portions that it committed, and the next run removes its
@@ -43,6 +38,9 @@ def export_delta(
         options: Options of the data source. `columns` chooses the columns of the table and their
             order. Later runs continue where the table ends. A starting offset or time before the
             table's first offset also fills in the older offsets.
+        follow: False for one run. True keeps up with the topics until SIGINT or SIGTERM, with a
+            line on standard error for every commit; `FollowSettings` says when it commits. See
+            `run_or_follow`.
         settings: see ExportOptions.
 
     Raises:
@@ -53,4 +51,4 @@ def export_delta(
         ExportFailed: a task failed: a record cannot be decoded or is not UTF-8 but has to be text,
             a batch is corrupt, or offsets were removed while they were read.
     """
-    return ExportJob("delta", path, options, settings).run(spark)
+    return run_or_follow(spark, ExportJob("delta", path, options, settings), follow)

@@ -10,6 +10,7 @@ are used where a retention setting has removed the transactions.
 
 import json
 import math
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.pipeline.export.delta_creation import create_table
@@ -41,10 +42,14 @@ from spindle.pipeline.export.table import (
     coverage_after,
     names_fault,
     prepare_beside_others,
+    refuse_other_key,
 )
 
 _TRANSACTION_RETENTION: Final = "delta.setTransactionRetentionDuration"
 _PREFIX: Final = "spindle"
+_MERGES_APP: Final = f"{_PREFIX}:merges"
+"""The transaction that numbers the merges, so that of two at the same time one fails."""
+_ANOTHER_KEY: Final = "another key"
 _LATEST_STATISTIC_MS: Final = 253402300799999
 """The last millisecond of the year 9999: later times have no text form in a Delta statistic."""
 
@@ -67,6 +72,10 @@ class DeltaExportTable:
     def version(self) -> int | None:
         return None if self._table is None else int(self._table.version())
 
+    @property
+    def committed_ms(self) -> int | None:
+        return None if self._table is None else int(self._table.history(1)[0]["timestamp"])
+
     def columns(self) -> pa.Schema | None:
         return None if self._table is None else pa.schema(self._table.schema().to_arrow())
 
@@ -84,6 +93,15 @@ class DeltaExportTable:
             wanted = replace(layout, schema=pa.schema(Schema.from_arrow(layout.schema).to_arrow()))
             check_columns(self.path, known, wanted)
             check_partitioning(self.path, self._table.metadata().partition_columns, layout)
+
+    def check_merge_key(self, merge_key: str | None) -> None:
+        if self._table is None:
+            return
+        held = None
+        if self._transaction(_MERGES_APP) is not None:
+            is_same = merge_key is not None and self._transaction(_key_app(merge_key)) is not None
+            held = merge_key if is_same else _ANOTHER_KEY
+        refuse_other_key(self.path, held, merge_key)
 
     def prepare(self, layout: TableLayout) -> None:
         self.data_directory.mkdir(parents=True, exist_ok=True)
@@ -134,13 +152,15 @@ class DeltaExportTable:
         others = {*layout.partition_by, *layout.without_statistics}
         names = [name for name in layout.schema.names if name not in others]
         actions = [_add_action(self.path, file, names) for file in portion.files]
+        now_ms = time.time_ns() // 1_000_000
+        removals = [RemoveAction(name, True, now_ms) for name in sorted(portion.replaced)]
         try:
             if self._table is None:
                 schema = Schema.from_arrow(layout.schema)
                 create_table(self.path, schema, actions, layout.partition_by, properties)
             else:
                 self._table.create_write_transaction(
-                    list(actions),
+                    [*actions, *removals],
                     "append",
                     self._table.schema(),
                     list(layout.partition_by),
@@ -196,6 +216,9 @@ class DeltaExportTable:
             self._table.vacuum(whole, dry_run=False, enforce_retention_duration=False)
         return len(held)
 
+    def files_by_name(self) -> dict[str, Path]:
+        return {name: self.data_directory / name for name in self._live_names()}
+
     def live_files(self) -> list[Path]:
         return [self.data_directory / name for name in self._live_names()]
 
@@ -210,6 +233,9 @@ class DeltaExportTable:
 
         After the commit delta-rs may write a checkpoint and delete old log files, which may fail.
         """
+        if portion.merge_key is not None and not portion.files:
+            # A merge that only deletes. Another one of the same offsets deletes the same rows.
+            return all(self.coverage(key) == growth.after for key, growth in portion.growth.items())
         return bool(portion.files) and portion.files[0].name in self._live_names()
 
     def refresh(self) -> None:
@@ -223,6 +249,10 @@ class DeltaExportTable:
         for topic, topic_id in portion.topics.items():
             if self._transaction(_topic_app(topic)) != _fingerprint(topic_id):
                 yield Transaction(_topic_app(topic), _fingerprint(topic_id))
+        if portion.merge_key is not None:
+            yield Transaction(_MERGES_APP, (self._transaction(_MERGES_APP) or 0) + 1)
+            if self._transaction(_key_app(portion.merge_key)) is None:
+                yield Transaction(_key_app(portion.merge_key), 1)
         for key, after in coverage_after(self, portion).items():
             held = self.coverage(key)
             if held is None or held.start != after.start:
@@ -249,6 +279,10 @@ class DeltaExportTable:
 
 def _topic_app(topic: str) -> str:
     return f"{_PREFIX}:topic:{topic}"
+
+
+def _key_app(merge_key: str) -> str:
+    return f"{_PREFIX}:key:{merge_key}"
 
 
 def _end_app(key: PartitionIdentity) -> str:

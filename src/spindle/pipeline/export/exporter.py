@@ -17,6 +17,7 @@ from spindle.pipeline.export.continuation import (
     remaining_ranges,
 )
 from spindle.pipeline.export.dead_letters import DeadLetters
+from spindle.pipeline.export.merging import Merge, merge_changes
 from spindle.pipeline.export.model import (
     Coverage,
     CoverageChange,
@@ -30,6 +31,7 @@ from spindle.pipeline.export.model import (
     PlannedRange,
     ProgressCallback,
     WrittenFile,
+    joined,
 )
 from spindle.pipeline.export.orphans import remove_files_of_run, remove_orphans
 from spindle.pipeline.export.parquet_files import DeadLetterSettings, FileSettings
@@ -90,6 +92,7 @@ def plan_export(source: ExportSource, table: ExportTable, settings: ExportSettin
     if fault is not None:
         raise ExportRefused(f"the table {table.path} cannot be made: {fault}")
     table.check_layout(settings.layout)
+    table.check_merge_key(settings.merge_key)
     planned = source.ranges()
     topics = {piece.partition.topic: piece.topic_id for piece in planned}
     _check_ids(topics)
@@ -98,7 +101,10 @@ def plan_export(source: ExportSource, table: ExportTable, settings: ExportSettin
     covered = coverage_of(table, planned)
     if settings.begin == "latest":
         covered |= _begin_at_latest(table, settings, planned, covered)
-    return ExportPlan(topics, covered, remaining_ranges(source, planned, covered))
+    remaining = remaining_ranges(source, planned, covered)
+    if settings.changes is not None and not settings.changes.order_by:
+        _refuse_older(table, remaining, covered)
+    return ExportPlan(topics, covered, remaining)
 
 
 def nothing_new(table: ExportTable) -> ExportResult:
@@ -124,6 +130,8 @@ class _Run:
     files: list[WrittenFile] = field(default_factory=list)
     exported: list[ExportedPartition] = field(default_factory=list)
     dead_letters: list[WrittenFile] = field(default_factory=list)
+    rows: int = 0
+    deleted: int = 0
 
     def finish(self) -> ExportResult:
         """Write and commit all portions, then remove what killed runs have left."""
@@ -136,12 +144,13 @@ class _Run:
         return ExportResult(
             self.table.path,
             self.table.version,
-            sum(file.rows for file in self.files),
+            self.rows,
             len(self.files),
             sum(file.size_bytes for file in self.files),
-            _joined(self.exported),
+            joined(self.exported),
             len(self.portions),
             sum(file.rows for file in self.dead_letters),
+            self.deleted,
         )
 
     def _export(self, portion: Sequence[PlannedRange]) -> None:
@@ -151,12 +160,13 @@ class _Run:
         written = self._write(directory, portion)
         files = [file for file in written if not file.is_dead_letter]
         growth = self._growth(portion)
+        merge = self._merged(portion, files, directory)
         try:
             if self.letters is not None:
                 dead = [file for file in written if file.is_dead_letter]
                 self.letters.commit(dead, portion, self.topics)
                 self.dead_letters += dead
-            self.table.commit(self._portion(files, growth))
+            self.table.commit(self._portion(merge.files, growth, merge.replaced))
         except ExportConflict:
             self._remove_uncommitted(directory)
             raise
@@ -165,24 +175,46 @@ class _Run:
             self._check_conflict(portion, error)
             raise
         self.covered.update({key: change.after for key, change in growth.items()})
-        self.files += files
+        self.files += merge.files
+        self.rows += merge.written
+        self.deleted += merge.deleted
+        if self.settings.changes is not None:
+            self._remove_uncommitted(directory)
         self.exported += _exported(portion, files)
         self.portions_done += 1
 
-    def _write(self, directory: Path, portion: Sequence[PlannedRange]) -> list[WrittenFile]:
-        """Write the files of a portion; if that fails nothing is left of them."""
+    def _merged(
+        self, portion: Sequence[PlannedRange], written: list[WrittenFile], directory: Path
+    ) -> Merge:
+        """Return the files to commit: those that were written, or the table's with the changes."""
+        if self.settings.changes is None:
+            return Merge(written, frozenset(), sum(file.rows for file in written), 0)
+        try:
+            return merge_changes(self.table, written, portion, self._target(directory, None))
+        except BaseException as error:
+            self._remove_uncommitted(directory)
+            if isinstance(error, Exception):
+                self._check_conflict(portion, error)
+            raise
+
+    def _target(self, directory: Path, letters: DeadLetterSettings | None) -> FileSettings:
         settings = self.settings
-        target = FileSettings(
+        return FileSettings(
             str(directory),
             self.run_id,
             settings.compression,
             settings.row_format,
             settings.partitioning,
             self.table.has_partition_columns_in_files,
-            self._letter_settings(portion),
+            letters,
             self.table.limits_times,
-            settings.layout.without_statistics,
+            settings.layout.without_statistics if settings.changes is None else frozenset(),
+            settings.changes,
         )
+
+    def _write(self, directory: Path, portion: Sequence[PlannedRange]) -> list[WrittenFile]:
+        """Write the files of a portion; if that fails nothing is left of them."""
+        target = self._target(directory, self._letter_settings(portion))
         try:
             written = write_files(self.spark, self.source, portion, target, self._report)
             self._check_visible(directory, written)
@@ -215,11 +247,20 @@ class _Run:
             raise conflict from error
 
     def _portion(
-        self, files: Sequence[WrittenFile], growth: Mapping[PartitionIdentity, CoverageChange]
+        self,
+        files: Sequence[WrittenFile],
+        growth: Mapping[PartitionIdentity, CoverageChange],
+        replaced: frozenset[str] = frozenset(),
     ) -> CommitBatch:
         settings = self.settings
         return CommitBatch(
-            settings.layout, files, growth, self.topics, may_mix_topics=settings.may_mix_topics
+            settings.layout,
+            files,
+            growth,
+            self.topics,
+            replaced,
+            may_mix_topics=settings.may_mix_topics,
+            merge_key=settings.merge_key,
         )
 
     def _remove_uncommitted(self, directory: Path) -> None:
@@ -254,7 +295,7 @@ class _Run:
             ExportProgress(
                 tasks.tasks_done,
                 tasks.tasks_total,
-                sum(file.rows for file in self.files) + tasks.rows,
+                self.rows + tasks.rows,
                 sum(file.size_bytes for file in self.files) + tasks.size_bytes,
                 done + tasks.offsets,
                 total,
@@ -283,6 +324,22 @@ def _check_topics(table: ExportTable, topics: Mapping[str, Uuid]) -> None:
             )
 
 
+def _refuse_older(
+    table: ExportTable,
+    remaining: Sequence[PlannedRange],
+    covered: Mapping[PartitionIdentity, Coverage],
+) -> None:
+    """Refuse older changes, which would replace newer rows."""
+    for piece in remaining:
+        held = covered.get(key_of(piece))
+        if held is not None and piece.end_offset <= held.start:
+            raise ExportRefused(
+                f"{piece.partition}: offsets [{piece.start_offset}, {piece.end_offset}) are older "
+                f"than the changes that the table {table.path} has, and would replace newer rows: "
+                "leave out the starting offset, or use order_by"
+            )
+
+
 def _begin_at_latest(
     table: ExportTable,
     settings: ExportSettings,
@@ -305,7 +362,14 @@ def _begin_at_latest(
         growth = {key: CoverageChange(None, end) for key, end in ends.items()}
         may_mix_topics = settings.may_mix_topics
         table.commit(
-            CommitBatch(settings.layout, (), growth, topics, may_mix_topics=may_mix_topics)
+            CommitBatch(
+                settings.layout,
+                (),
+                growth,
+                topics,
+                may_mix_topics=may_mix_topics,
+                merge_key=settings.merge_key,
+            )
         )
     return ends
 
@@ -329,21 +393,3 @@ def _is_part(file: WrittenFile, piece: PlannedRange) -> bool:
     return (
         key_of(file) == key_of(piece) and piece.start_offset <= file.start_offset < piece.end_offset
     )
-
-
-def _joined(exported: Sequence[ExportedPartition]) -> tuple[ExportedPartition, ...]:
-    """Return the exported ranges with adjacent ones as one."""
-    joined: list[ExportedPartition] = []
-    for partition in sorted(exported, key=lambda each: (*key_of(each), each.start_offset)):
-        last = joined[-1] if joined else None
-        if last and key_of(last) == key_of(partition) and last.end_offset == partition.start_offset:
-            joined[-1] = ExportedPartition(
-                partition.partition,
-                partition.topic_id,
-                last.start_offset,
-                partition.end_offset,
-                last.rows + partition.rows,
-            )
-        else:
-            joined.append(partition)
-    return tuple(joined)

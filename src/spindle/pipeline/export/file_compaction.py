@@ -5,7 +5,7 @@ for every gigabyte. An export may run at the same time.
 """
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -29,10 +29,6 @@ class JoinableTable(ExportTable, Protocol):
 
     def layout(self) -> TableLayout:
         """Return the columns of the table."""
-        ...
-
-    def files_by_name(self) -> Mapping[str, Path]:
-        """Return where the files of the snapshot are, by name."""
         ...
 
 

@@ -4,18 +4,27 @@ Brokers that cannot be reached are waited for. A run that failed for a passing r
 every run continues where the table ends.
 """
 
+import signal
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from spindle.client.errors import ConnectionLost, RequestTimedOut, is_worth_retrying
 from spindle.common.errors import RETRIABLE, ApiError, ErrorCode
+from spindle.common.text import count_noun
 from spindle.pipeline.errors import LogChanged
 from spindle.pipeline.export.jobs import ExportJob
-from spindle.pipeline.export.model import ExportConflict, ExportFailed, ExportResult
+from spindle.pipeline.export.model import (
+    ExportConflict,
+    ExportFailed,
+    ExportResult,
+    joined,
+)
 from spindle.pipeline.user_errors import ReportedCause, reported_cause
 
 if TYPE_CHECKING:
@@ -50,6 +59,87 @@ class FollowSettings:
         for name in ("target_bytes", "max_delay_ms", "poll_ms"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: want 1 or more")
+
+
+Follow: TypeAlias = bool | FollowSettings
+"""The argument `follow` of an export: False for one run, True to keep up, or how to keep up."""
+
+
+def commit_line(result: ExportResult) -> str:
+    """Return one line about a run: the time of day, the table, its new rows and its version."""
+    bad = f", {count_noun(result.dead_letters, 'dead letter')}" if result.dead_letters else ""
+    gone = f", {result.deleted:,} deleted" if result.deleted else ""
+    rows = f"{result.rows:,} {'row' if result.rows == 1 else 'rows'}"
+    return f"{time.strftime('%H:%M:%S')} {result.path}: {rows}{gone}{bad}, version {result.version}"
+
+
+def run_or_follow(spark: "SparkSession", job: ExportJob, follow: Follow) -> ExportResult:
+    """Run an export once, or keep up with its topics until SIGINT or SIGTERM.
+
+    While it keeps up, it prints a line on standard error for every commit and for every outage. The
+    first signal ends it after the current run, a second one ends the process. In another thread
+    than the main one no signal can be received: use `follow_export` with its argument `stopped`.
+
+    Returns:
+        The result of the run, or the sum of all runs; `version` is that of the last one.
+
+    Raises:
+        ValueError: `follow` in another thread than the main one.
+    """
+    if follow is False:
+        return job.run(spark)
+    if threading.current_thread() is not threading.main_thread():
+        raise ValueError(
+            "follow=True ends by a signal, which only the main thread receives; in another thread "
+            "call follow_export(spark, job, stopped=EVENT)"
+        )
+    settings = None if follow is True else follow
+    total = ExportResult(str(job.table), None, 0, 0, 0, ())
+    stopped = threading.Event()
+    with stop_signals(stopped):
+        _print(f"{job.table}: waits for records and commits them, until Ctrl-C or SIGTERM")
+        for result in follow_export(spark, job, settings, stopped, _print):
+            total = _sum(total, result)
+            _print(commit_line(result))
+    return total
+
+
+@contextmanager
+def stop_signals(stopped: threading.Event) -> Iterator[None]:
+    """Set an event at the first SIGINT or SIGTERM; a second one ends the process at once.
+
+    A run that is killed loses nothing, so the second signal may have its default effect.
+    """
+
+    def stop(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        stopped.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _sum(total: ExportResult, result: ExportResult) -> ExportResult:
+    return ExportResult(
+        result.path,
+        result.version,
+        total.rows + result.rows,
+        total.files + result.files,
+        total.size_bytes + result.size_bytes,
+        joined([*total.partitions, *result.partitions]),
+        total.portions + result.portions,
+        total.dead_letters + result.dead_letters,
+        total.deleted + result.deleted,
+    )
+
+
+def _print(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
 
 
 def _warn(text: str) -> None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyiceberg.exceptions import ValidationError
 
 from spindle.common.optional_dependencies import ICEBERG, require
+from spindle.pipeline.export.following import Follow, run_or_follow
 from spindle.pipeline.export.iceberg_catalog import IcebergPlace, iceberg_place
 from spindle.pipeline.export.iceberg_table import plain_schema
 from spindle.pipeline.export.jobs import ExportJob
@@ -25,6 +26,7 @@ def export_iceberg(
     options: Mapping[str, str],
     *,
     catalog: Mapping[str, str] | None = None,
+    follow: Follow = False,
     **settings: Unpack[ExportOptions],
 ) -> ExportResult:
     """Append the records of the selected topics that an Iceberg table lacks.
@@ -43,7 +45,8 @@ def export_iceberg(
     Raises:
         ImportError: the extra `iceberg` is not installed.
     """
-    return ExportJob("iceberg", table, options, settings, catalog).run(spark)
+    job = ExportJob("iceberg", table, options, settings, catalog)
+    return run_or_follow(spark, job, follow)
 
 
 def read_iceberg(

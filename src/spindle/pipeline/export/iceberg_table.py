@@ -35,6 +35,7 @@ from spindle.pipeline.export.table import (
     coverage_after,
     names_fault,
     prepare_beside_others,
+    refuse_other_key,
 )
 from spindle.pipeline.schemas.field_names import shared_path, shown_name
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 _COVERAGE: Final = "spindle.coverage"
 _TOPICS: Final = "spindle.topics"
 _COMMIT: Final = "spindle.commit"
+_MERGE_KEY: Final = "spindle.merge-key"
 _RETRIES: Final = "commit.retry.num-retries"
 _MAX_ATTEMPTS: Final = 20
 
@@ -74,6 +76,10 @@ class IcebergExportTable:
         snapshot = None if self._table is None else self._table.current_snapshot()
         return None if snapshot is None else int(snapshot.snapshot_id)
 
+    @property
+    def committed_ms(self) -> int | None:
+        return None if self._table is None else int(self._table.metadata.last_updated_ms)
+
     def refresh(self) -> None:
         self._use(self._place.load())
 
@@ -94,6 +100,10 @@ class IcebergExportTable:
             return
         check_columns(self.path, plain_schema(self._table), layout)
         check_partitioning(self.path, self._partition_columns(), layout)
+
+    def check_merge_key(self, merge_key: str | None) -> None:
+        if self._table is not None:
+            refuse_other_key(self.path, self._table.properties.get(_MERGE_KEY), merge_key)
 
     def prepare(self, layout: TableLayout) -> None:
         if self._table is None:
@@ -143,6 +153,8 @@ class IcebergExportTable:
             self.refresh()
             if snapshot_id is not None:
                 return snapshot_id
+            if portion.merge_key is not None:
+                raise conflict(self.path, "its rows have changed")
             if is_new:
                 self.check_layout(portion.layout)
                 self.prepare(portion.layout)
@@ -169,6 +181,8 @@ class IcebergExportTable:
                 "schema.name-mapping.default": mapping.model_dump_json(),
             }
         )
+        if portion.merge_key is not None:
+            transaction.set_properties({_MERGE_KEY: portion.merge_key})
         grown = {key: coverage[key] for key in portion.growth}
         summary = {_COMMIT: number, _COVERAGE: json.dumps(coverage_json(grown))}
         self._stage_files(transaction, portion, summary)
@@ -216,7 +230,8 @@ class IcebergExportTable:
 
     def files_by_name(self) -> dict[str, Path]:
         """Return where the files of the snapshot are, by name."""
-        assert self._table is not None
+        if self._table is None:
+            return {}
         names = [self._name(task.file.file_path) for task in self._table.scan().plan_files()]
         return {name: self.data_directory / name for name in names}
 

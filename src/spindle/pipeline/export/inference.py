@@ -3,13 +3,14 @@
 A column that the table has keeps its type; fields that only newer records have become new columns.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
+from spindle.pipeline.export.changes import DELETED
 from spindle.pipeline.export.continuation import coverage_of, remaining_ranges
 from spindle.pipeline.export.model import ExportSource
 from spindle.pipeline.export.partitioning import UNPARTITIONED, Partitioning
@@ -19,9 +20,16 @@ from spindle.pipeline.schemas.json_inference import inferred_type
 from spindle.pipeline.schemas.options import row_decoding
 from spindle.pipeline.schemas.rows import BAD_RECORDS, DEAD_LETTERS
 
+RowsOf: TypeAlias = Callable[[Any], Any]
+"""A function from a batch of records to the values of which the schema is inferred."""
+
 INFER: Final = "infer"
 _SAMPLED_RECORDS: Final = 1000
 _PLACEHOLDER: Final = "the fields of the value"
+
+
+class NoRecordsYet(ValueError):
+    """There is no record from which a schema could be inferred, and the table has none."""
 
 
 def infers_schema(options: Mapping[str, str]) -> bool:
@@ -45,6 +53,7 @@ def with_inferred_schema(
     source: ExportSource,
     table: ExportTable,
     partitioning: Partitioning = UNPARTITIONED,
+    changes: tuple[ExportSource, RowsOf] | None = None,
 ) -> dict[str, str]:
     """Return the options with the schema in the place of `infer`.
 
@@ -52,7 +61,12 @@ def with_inferred_schema(
     lost because the sample lacks it. Once the table has columns of the value, the sample is taken
     from what it lacks, so a record that was exported or set aside does not matter any more.
 
+    Args:
+        changes: For records that are changes of rows, a source that also reads their keys, and the
+            rows of its batches.
+
     Raises:
+        NoRecordsYet: the table has no field, and the topics have no records.
         ValueError: neither the table nor the sample has any field.
         ExportRefused, DataLoss: as `run_export`.
     """
@@ -60,13 +74,15 @@ def with_inferred_schema(
     if not any(name.lower() == "valueunknownfields" for name in rest):
         rest["valueUnknownFields"] = "refuse"
     others = _other_columns(rest, source, table, partitioning)
-    taken = frozenset(field.name.lower() for field in others)
+    taken = frozenset((DELETED, *(field.name.lower() for field in others)))
     held = _held_type(table, taken)
 
     def fault_of(kind: Any) -> str | None:
         return table.columns_fault(pa.schema([*others, *kind]))
 
-    kind = inferred_type(_sample(source, table, held is None), taken, held, fault_of)
+    sampled, rows_of = changes or (source, lambda batch: batch.column("value"))
+    sample = _sample(sampled, rows_of, table, held is None)
+    kind = inferred_type(sample, taken, held, fault_of)
     return {**rest, "valueSchema": ddl_columns(kind)}
 
 
@@ -93,7 +109,9 @@ def _held_type(table: ExportTable, taken: Collection[str]) -> Any | None:
     return pa.struct([(field.name, field.type) for field in fields]) if fields else None
 
 
-def _sample(source: ExportSource, table: ExportTable, is_of_all: bool) -> Iterator[bytes | None]:
+def _sample(
+    source: ExportSource, rows_of: RowsOf, table: ExportTable, is_of_all: bool
+) -> Iterator[bytes | None]:
     """Yield the first and the last values of each range: of those the table lacks, or of all."""
     planned = source.ranges()
     covered = {} if is_of_all else coverage_of(table, planned)
@@ -108,7 +126,9 @@ def _sample(source: ExportSource, table: ExportTable, is_of_all: bool) -> Iterat
             for piece in ranges
         )
     )
+    if is_of_all and not pieces:
+        raise NoRecordsYet("no schema can be inferred: the topics have no records yet")
     for task in source.tasks(pieces) if pieces else ():
         for piece in task:
             for batch in source.read(piece):
-                yield from batch.column("value").to_pylist()
+                yield from rows_of(batch).to_pylist()

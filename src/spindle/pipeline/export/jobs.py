@@ -10,6 +10,7 @@ from spindle.pipeline.export.continuation import coverage_of, remaining_ranges
 from spindle.pipeline.export.dead_letters import dead_letters_of
 from spindle.pipeline.export.exporter import nothing_new, plan_export, run_export
 from spindle.pipeline.export.iceberg_catalog import iceberg_place
+from spindle.pipeline.export.inference import NoRecordsYet
 from spindle.pipeline.export.model import ExportResult
 from spindle.pipeline.export.paths import local_directory
 from spindle.pipeline.export.settings import ExportOptions, raw_source, source_and_settings
@@ -72,7 +73,10 @@ class ExportJob:
         """Export what the topics have now and the table lacks; see `export_delta`."""
         options = for_executors(spark, self.options)
         table = open_table(self.table_format, self.table, self.catalog)
-        source, settings = source_and_settings(options, self.settings, table)
+        try:
+            source, settings = source_and_settings(options, self.settings, table)
+        except NoRecordsYet:
+            return nothing_new(table)
         letters = None
         if settings.has_dead_letters:
             place = str(self.table) if self.catalog else str(local_directory(self.table))
@@ -89,7 +93,10 @@ class ExportJob:
             ApiError, ClientError: a topic does not exist, or brokers cannot be reached.
         """
         table = open_table(self.table_format, self.table, self.catalog)
-        source, settings = source_and_settings(self.options, self.settings, table)
+        try:
+            source, settings = source_and_settings(self.options, self.settings, table)
+        except NoRecordsYet:
+            return nothing_new(table)
         plan = plan_export(source, table, settings)
         return None if plan.remaining else nothing_new(table)
 

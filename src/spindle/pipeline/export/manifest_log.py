@@ -55,6 +55,7 @@ class TableState:
     removed: dict[str, int] = field(default_factory=dict)
     coverage: dict[PartitionIdentity, Coverage] = field(default_factory=dict)
     topics: dict[str, Uuid] = field(default_factory=dict)
+    merge_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class Manifest:
     forgotten: tuple[str, ...] = ()
     coverage: Mapping[PartitionIdentity, Coverage] = field(default_factory=dict)
     topics: Mapping[str, Uuid] = field(default_factory=dict)
+    merge_key: str | None = None
 
 
 def log_directory(table: Path) -> Path:
@@ -96,6 +98,15 @@ def read_state(table: Path, version: int | None = None) -> TableState | None:
     return state
 
 
+def commit_time_ms(table: Path, version: int) -> int:
+    """Return the time at which a version was committed, in ms since 1970.
+
+    Raises:
+        LogCorrupt: its manifest cannot be read.
+    """
+    return int(_read(log_directory(table) / _name(version))["time_ms"])
+
+
 def append(table: Path, version: int, manifest: Manifest) -> bool:
     """Write the manifest of a version durably; return False if another writer has written it.
 
@@ -115,6 +126,8 @@ def append(table: Path, version: int, manifest: Manifest) -> bool:
         "coverage": coverage_json(manifest.coverage),
         "topics": topics_json(manifest.topics),
     }
+    if manifest.merge_key is not None:
+        content["merge_key"] = manifest.merge_key
     if not _write_once(log, _name(version), content):
         return False
     if version % _STATE_EVERY == _STATE_EVERY - 1:
@@ -178,6 +191,7 @@ def _apply(state: TableState | None, version: int, content: dict[str, Any]) -> T
     after.files.update(content["added"])
     after.coverage.update(parse_coverage(content["coverage"]))
     after.topics.update(parse_topics(content["topics"]))
+    after.merge_key = content.get("merge_key", after.merge_key)
     return after
 
 
@@ -190,6 +204,7 @@ def _state_json(state: TableState) -> dict[str, Any]:
         "removed": state.removed,
         "coverage": coverage_json(state.coverage),
         "topics": topics_json(state.topics),
+        "merge_key": state.merge_key,
     }
 
 
@@ -202,6 +217,7 @@ def _state(content: dict[str, Any], version: int) -> TableState:
         content["removed"],
         parse_coverage(content["coverage"]),
         parse_topics(content["topics"]),
+        content.get("merge_key"),
     )
 
 

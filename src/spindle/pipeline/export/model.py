@@ -171,7 +171,8 @@ class ExportResult:
     """The outcome of a run. `version` is that of the table, None while there is no table.
 
     `portions` is the number of commits. `dead_letters` are the records that could not be decoded;
-    they are not among the `rows`.
+    they are not among the `rows`. With mode `upsert`, `rows` and `deleted` are rows that were
+    written and deleted, one for each key in a commit.
     """
 
     path: str
@@ -182,8 +183,31 @@ class ExportResult:
     partitions: tuple[ExportedPartition, ...]
     portions: int = 0
     dead_letters: int = 0
+    deleted: int = 0
 
     @property
     def is_empty(self) -> bool:
         """True if there were no new records, so that no commit was made."""
         return not self.partitions
+
+
+def joined(exported: Sequence[ExportedPartition]) -> tuple[ExportedPartition, ...]:
+    """Return the exported ranges with adjacent ones as one."""
+    joined: list[ExportedPartition] = []
+    for partition in sorted(exported, key=lambda each: (*_key(each), each.start_offset)):
+        last = joined[-1] if joined else None
+        if last and _key(last) == _key(partition) and last.end_offset == partition.start_offset:
+            joined[-1] = ExportedPartition(
+                partition.partition,
+                partition.topic_id,
+                last.start_offset,
+                partition.end_offset,
+                last.rows + partition.rows,
+            )
+        else:
+            joined.append(partition)
+    return tuple(joined)
+
+
+def _key(partition: ExportedPartition) -> PartitionIdentity:
+    return PartitionIdentity(partition.topic_id, partition.partition.partition)

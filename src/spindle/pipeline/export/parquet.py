@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from spindle.pipeline.export import manifest_log
+from spindle.pipeline.export.following import Follow, run_or_follow
 from spindle.pipeline.export.jobs import ExportJob
 from spindle.pipeline.export.model import ExportResult
 from spindle.pipeline.export.parquet_table import ParquetExportTable, live_paths
@@ -20,6 +21,8 @@ def export_parquet(
     spark: "SparkSession",
     path: str | Path,
     options: Mapping[str, str],
+    *,
+    follow: Follow = False,
     **settings: Unpack[ExportOptions],
 ) -> ExportResult:
     """Append the records of the selected topics that the Parquet table at `path` lacks.
@@ -28,7 +31,7 @@ def export_parquet(
     file as they appear; `read_parquet` sees a version as a whole. Arguments and errors are those of
     `export_delta`; a file system without hard links fails with OSError at the first commit.
     """
-    return ExportJob("parquet", path, options, settings).run(spark)
+    return run_or_follow(spark, ExportJob("parquet", path, options, settings), follow)
 
 
 def read_parquet(

@@ -9,7 +9,7 @@ id, offsets, and which run and task attempt wrote it.
 import contextlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spindle.common.uuids import parse_uuid, uuid_text
+from spindle.pipeline.export.changes import DELETED, IS_DELETE, OFFSET, STAGED, TIME, ChangeRule
 from spindle.pipeline.export.dead_letter_rule import (
     DEAD_LETTER_ROWS,
     WITHOUT_STATISTICS,
@@ -38,6 +39,9 @@ from spindle.pipeline.export.stored_values import time_faults
 from spindle.pipeline.schemas.decoding import merged_errors
 from spindle.pipeline.schemas.rows import bad_record
 
+_MERGED_FILE_BYTES: Final = 256 * 1024 * 1024
+_MERGED_ATTEMPT: Final = 10**9
+"""The first number of an attempt in names of merged files; those of tasks are far below."""
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 _MAX_OPEN_FILES: Final = 256
 _SET_ASIDE: Final = (
@@ -68,7 +72,7 @@ class FileSettings(NamedTuple):
     """Where and how files are written. `run_id` is a hex string that is unique to the run.
 
     `limits_times`: a time that has statistics must be in the years 1 to 9999.
-    `without_statistics` is as in TableLayout.
+    `without_statistics` is as in TableLayout. With `changes` the records are changes of rows.
     """
 
     directory: str
@@ -80,6 +84,15 @@ class FileSettings(NamedTuple):
     dead_letters: DeadLetterSettings | None = None
     limits_times: bool = False
     without_statistics: frozenset[str] = frozenset()
+    changes: ChangeRule | None = None
+
+    def staged(self) -> "FileSettings":
+        """Return the settings of files of changes, which are merged into the table later."""
+        if self.changes is None:
+            return self
+        added = (*self.row_format.added, *(pa.field(*column) for column in STAGED.items()))
+        row_format = replace(self.row_format, added=added)
+        return self._replace(row_format=row_format, partitioning=UNPARTITIONED, changes=None)
 
     def table_schema(self) -> pa.Schema:
         """Return the columns of the table."""
@@ -99,6 +112,13 @@ class FileSettings(NamedTuple):
         return tuple(
             name for name in STATISTICS if name in names and name not in self.without_statistics
         )
+
+    @property
+    def key_statistics(self) -> tuple[str, ...]:
+        """The columns of the key, by whose statistics a merge finds the files of a key."""
+        names = self.statistics
+        keys = () if self.changes is None else self.changes.key_columns
+        return (*names, *(name for name in keys if name not in names))
 
     def faults(self, rows: pa.RecordBatch) -> Any | None:
         """Return why rows with all columns of the table cannot be stored in it; None if all can."""
@@ -213,20 +233,20 @@ def write_range(
         ValueError: the partition columns of the range have too many values.
     """
     name = file_name(piece, settings.run_id, attempt)
-    files = _RangeFiles(Path(settings.directory), name, settings)
+    files = _RangeFiles(Path(settings.directory), name, settings.staged())
     letters = _letter_files(name, settings)
     try:
         for batch in source.read(piece):
-            rows, undecoded = settings.row_format.split(batch)
-            rows = settings.partitioning.extended(rows)
-            unstored = settings.faults(rows)
+            rows, records, undecoded, unstored = _table_rows(batch, settings)
             if settings.dead_letters is None:
                 _refuse_bad(batch, undecoded, unstored, piece)
                 files.add(rows)
                 continue
             reasons = merged_errors(undecoded, unstored)
             is_exported, dead = settings.dead_letters.rule.split(batch, reasons, piece)
-            files.add(rows if is_exported is None else rows.filter(is_exported))
+            if is_exported is not None:
+                rows = rows.filter(is_exported if records is None else is_exported.take(records))
+            files.add(rows)
             if dead is not None:
                 letters.add(dead)
         return files.finish(piece) + [
@@ -236,6 +256,76 @@ def write_range(
         files.remove()
         letters.remove()
         raise
+
+
+def _table_rows(
+    batch: pa.RecordBatch, settings: FileSettings
+) -> tuple[pa.RecordBatch, Any | None, Any | None, Any | None]:
+    """Return the rows of a batch of records as the files have them.
+
+    Returns:
+        The rows; the numbers of their records, None if every record is one row; and the reasons of
+        records that cannot be decoded, and of those that cannot be stored.
+    """
+    if settings.changes is None:
+        rows, undecoded = settings.row_format.split(batch)
+        rows = settings.partitioning.extended(rows)
+        return rows, None, undecoded, settings.faults(rows)
+    opened = settings.changes.opened(batch)
+    rows, undecoded = settings.row_format.split(opened.rows)
+    unstored = settings.faults(settings.partitioning.extended(rows))
+    undecoded = merged_errors(opened.reasons, undecoded)
+    undecoded = merged_errors(undecoded, settings.changes.key_faults(rows))
+    if settings.changes.order_by:
+        rows = rows.append_column(pa.field(DELETED, pa.bool_()), opened.is_delete)
+    added = {
+        IS_DELETE: opened.is_delete,
+        OFFSET: opened.rows.column("offset"),
+        TIME: opened.rows.column("timestamp"),
+    }
+    for name, column in added.items():
+        rows = rows.append_column(pa.field(name, STAGED[name]), column.cast(STAGED[name]))
+    records = batch.num_rows
+    return (
+        rows,
+        opened.indices,
+        opened.by_record(undecoded, records),
+        opened.by_record(unstored, records),
+    )
+
+
+def write_rows(
+    batches: Iterable[pa.RecordBatch], piece: PlannedRange, settings: FileSettings
+) -> list[WrittenFile]:
+    """Write rows of a merge into files of about 256 MiB of rows, and return the files.
+
+    Args:
+        batches: Rows with all columns of the table.
+        piece: A range of the portion. The files have its offsets in their names, so that they are
+            known as those of a killed run once the table holds these offsets.
+
+    Raises:
+        OSError: a file cannot be written; the complete files before it stay.
+    """
+    written: list[WrittenFile] = []
+    files, size_bytes, attempt = None, 0, _MERGED_ATTEMPT
+    try:
+        for batch in batches:
+            if files is None:
+                name = file_name(piece, settings.run_id, attempt)
+                files = _RangeFiles(Path(settings.directory), name, settings)
+            files.add(batch)
+            size_bytes += batch.nbytes
+            if size_bytes >= _MERGED_FILE_BYTES:
+                written += files.finish(piece)
+                files, size_bytes, attempt = None, 0, attempt + 1
+        if files is not None:
+            written += files.finish(piece)
+    except BaseException:
+        if files is not None:
+            files.remove()
+        raise
+    return written
 
 
 def _refuse_bad(
@@ -329,7 +419,7 @@ class _RangeFiles:
             self._schema,
             settings.compression,
             settings.partitioning.columns,
-            settings.statistics,
+            settings.key_statistics,
         )
         self._files[values] = file
         return file

@@ -32,6 +32,7 @@ from spindle.pipeline.export.table import (
     conflict,
     coverage_after,
     names_fault,
+    refuse_other_key,
 )
 
 
@@ -54,6 +55,12 @@ class ParquetExportTable:
     def version(self) -> int | None:
         return None if self._state is None else self._state.version
 
+    @property
+    def committed_ms(self) -> int | None:
+        if self._state is None:
+            return None
+        return manifest_log.commit_time_ms(self._root, self._state.version)
+
     def refresh(self) -> None:
         self._state = manifest_log.read_state(self._root)
         self._publish()
@@ -68,6 +75,10 @@ class ParquetExportTable:
         if self._state is not None:
             check_columns(self.path, self._state.schema, layout)
             check_partitioning(self.path, self._state.partition_by, layout)
+
+    def check_merge_key(self, merge_key: str | None) -> None:
+        if self._state is not None:
+            refuse_other_key(self.path, self._state.merge_key, merge_key)
 
     def prepare(self, layout: TableLayout) -> None:
         self.data_directory.mkdir(parents=True, exist_ok=True)
@@ -103,12 +114,15 @@ class ParquetExportTable:
                 tuple(portion.forgotten),
                 coverage=coverage_after(self, portion),
                 topics=portion.topics,
+                merge_key=portion.merge_key,
             )
             version = 0 if self._state is None else self._state.version + 1
             is_first = manifest_log.append(self._root, version, manifest)
             self.refresh()
             if is_first:
                 return version
+            if portion.merge_key is not None:
+                raise conflict(self.path, "its rows have changed")
             self.check_layout(portion.layout)
 
     def layout(self) -> TableLayout:
@@ -118,7 +132,8 @@ class ParquetExportTable:
 
     def files_by_name(self) -> dict[str, Path]:
         """Return where the files of the snapshot are, by name."""
-        assert self._state is not None
+        if self._state is None:
+            return {}
         return dict(zip(self._state.files, live_paths(self._root, self._state), strict=True))
 
     def compact(self, target_bytes: int) -> tuple[int, int]:

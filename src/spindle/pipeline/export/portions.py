@@ -36,6 +36,8 @@ class PortionSize:
         return max(1, -(-log_bytes // self.log_bytes), by_offsets)
 
 
+MERGE_PORTION: Final = PortionSize(log_bytes=128 * 1024 * 1024)
+"""The portion of an export that merges: the keys of its records are in memory."""
 DEFAULT_PORTION: Final = PortionSize()
 
 

@@ -49,6 +49,8 @@ class CommitBatch:
     run. `replaced` names files of the table whose rows `files` have, too (a compaction).
     `forgotten` names files that left the table before and are deleted (a vacuum).
     `may_mix_topics`: the table may hold rows of an earlier topic with the name of one of `topics`.
+    `merge_key` names the columns of the key with commas between them in a table that has one row
+    for each key; such a portion only fits on the snapshot from which it was made.
     """
 
     layout: TableLayout
@@ -58,6 +60,7 @@ class CommitBatch:
     replaced: frozenset[str] = frozenset()
     forgotten: frozenset[str] = frozenset()
     may_mix_topics: bool = False
+    merge_key: str | None = None
 
 
 class ExportTable(Protocol):
@@ -81,6 +84,11 @@ class ExportTable(Protocol):
         """The version of the snapshot, None while there is no table."""
         ...
 
+    @property
+    def committed_ms(self) -> int | None:
+        """The time of the last commit in ms since 1970, None while there is no table."""
+        ...
+
     def refresh(self) -> None:
         """Become the newest snapshot."""
         ...
@@ -98,6 +106,17 @@ class ExportTable(Protocol):
 
         Raises:
             ExportRefused: names, order or types differ.
+        """
+        ...
+
+    def check_merge_key(self, merge_key: str | None) -> None:
+        """Refuse to append to a table that is merged by a key, or to merge by another key.
+
+        Args:
+            merge_key: As in CommitBatch; None for an export that appends.
+
+        Raises:
+            ExportRefused: the table was made in the other way.
         """
         ...
 
@@ -123,6 +142,10 @@ class ExportTable(Protocol):
 
     def live_files(self) -> Sequence[Path]:
         """Return the paths of the files that have the rows of the snapshot."""
+        ...
+
+    def files_by_name(self) -> Mapping[str, Path]:
+        """Return where the files of the snapshot are, by name."""
         ...
 
     def compact(self, target_bytes: int) -> tuple[int, int]:
@@ -250,6 +273,27 @@ def _differences(known: pa.Schema, wanted: pa.Schema) -> list[str]:
 
 def _kind(column: Any) -> str:
     return f"{column.type}" if column.nullable else f"{column.type} not null"
+
+
+def refuse_other_key(path: str, held: str | None, wanted: str | None) -> None:
+    """Refuse a merge key that is not the one of an existing table; None means that it appends.
+
+    Raises:
+        ExportRefused: they differ.
+    """
+    if held == wanted:
+        return
+    if wanted is None:
+        raise ExportRefused(
+            f"the table {path} has one row for each {held}: use mode='upsert' with this key, or "
+            "another table"
+        )
+    if held is None:
+        raise ExportRefused(
+            f"the table {path} has a row for each record (mode='append'); it cannot be merged by "
+            f"{wanted}: use another table"
+        )
+    raise ExportRefused(f"the table {path} is merged by the key {held}, not by {wanted}")
 
 
 def check_partitioning(path: str, known: Sequence[str], layout: TableLayout) -> None:

@@ -35,9 +35,9 @@ _NO_WRITE: Final = (
 
 _NO_DELTA: Final = (
     "this session has no jar of Delta Lake, and tables of topics need none: "
-    "follow_export(spark, ExportJob('delta', path, options, {'source': 'spindle'})) writes what "
-    "topics have and keeps up with them, export_delta(spark, path, options) is one such run, and "
-    "read_delta(spark, path) reads a table (spindle.pipeline.export; docs/guide/export.md)"
+    "export_delta(spark, path, options, follow=True) writes what topics have and keeps up with "
+    "them, without follow=True it is one such run, and read_delta(spark, path) reads a table "
+    "(spindle.pipeline.export; docs/guide/export.md)"
 )
 _DELTA_CLASS: Final = "org.apache.spark.sql.delta.sources.DeltaDataSource"
 
