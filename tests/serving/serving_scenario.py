@@ -12,6 +12,7 @@ from typing import Any, Final, Unpack
 
 from broker_scenario import ME, NOW_MS, BrokerScenario, ProducerFields, batch_of
 from cluster_image import LISTENER
+from metadata_history import uuid
 
 from spindle.authorization.authorizer import NoAuthorizer
 from spindle.common.errors import ErrorCode
@@ -34,6 +35,7 @@ from spindle.serving.producer_ids import ProducerIds
 from spindle.serving.quotas.enforcement import ClientQuotas
 from spindle.serving.quotas.replication import ReplicationQuotas
 from spindle.serving.services import BrokerServices
+from spindle.serving.telemetry.telemetry import Telemetry
 from spindle.serving.traffic import Traffic
 from spindle.serving.unsupported_feature_log import RefusalLog
 
@@ -61,7 +63,7 @@ class ServingScenario(BrokerScenario):
                 "log.dirs": "/disk0",
             }
         )
-        ids = count(1)
+        ids = count(1000)
         replication = ReplicationQuotas(config, self.steady_ms)
         self.services = BrokerServices(
             node_id=ME,
@@ -102,6 +104,9 @@ class ServingScenario(BrokerScenario):
             traffic=Traffic(),
             refusals=RefusalLog(self.steady_ms),
             check_listeners=_UNUSED,
+            telemetry=Telemetry(
+                lambda: self.image.configs, self.steady_ms, lambda: uuid(next(ids)), 1_000, 20
+            ),
         )
         self._answers: dict[str, Any] = {}
         self._tokens = 0

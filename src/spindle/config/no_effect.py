@@ -20,7 +20,6 @@ FIXED_SHARE_LOAD_BUFFER: Final = "share state is loaded 1 MiB at a time"
 SHARE_RETRIES: Final = "the next heartbeat of a member tries again"
 ASSIGNS_AT_ONCE: Final = "assignments are computed as part of the request that needs them"
 REGEX_BY_CHANGE: Final = "regular expressions are compared again when topics change"
-NO_TELEMETRY: Final = "client metrics are not collected"
 
 FIXED_THREADS: Final = "the number of threads is fixed"
 LIMITED_BY_BYTES: Final = "waiting requests are limited by their bytes, not by their number"

@@ -31,6 +31,7 @@ class RequestContext:
     socket_owner: SocketOwner | None = None
     is_token_authenticated: bool = False
     when_lost: Callable[[Hashable, Callable[[], None]], None] | None = None
+    client_port: int = 0
 
 
 Answered = Message | None

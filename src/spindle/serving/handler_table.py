@@ -71,6 +71,7 @@ from spindle.serving.handlers.share_state import (
     read_share_group_state_summary,
     write_share_group_state,
 )
+from spindle.serving.handlers.telemetry import get_telemetry_subscriptions, push_telemetry
 from spindle.serving.handlers.transactional_offsets import handle_txn_offset_commit
 from spindle.serving.handlers.transactions import (
     handle_add_offsets,
@@ -82,6 +83,7 @@ from spindle.serving.handlers.transactions import (
 from spindle.serving.handlers.write_txn_markers import write_txn_markers
 from spindle.serving.ports import CATCH_UP_S
 from spindle.serving.services import BrokerServices
+from spindle.serving.telemetry.otlp import can_read
 
 _LOCAL: Final[dict[int, Any]] = {
     ApiKey.PRODUCE: produce,
@@ -136,6 +138,8 @@ _LOCAL: Final[dict[int, Any]] = {
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: describe_share_group_offsets,
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: alter_share_group_offsets,
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: delete_share_group_offsets,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: get_telemetry_subscriptions,
+    ApiKey.PUSH_TELEMETRY: push_telemetry,
     ApiKey.DESCRIBE_DISKS: describe_disks,
     ApiKey.ALTER_DISKS: alter_disks,
     ApiKey.REBUILD_REPLICAS: rebuild_replicas,
@@ -183,6 +187,7 @@ _OF_TOKENS: Final = (
     ApiKey.RENEW_DELEGATION_TOKEN,
     ApiKey.EXPIRE_DELEGATION_TOKEN,
 )
+_OF_TELEMETRY: Final = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 _COORDINATOR_WAIT_S: Final = 1.0
 
 
@@ -193,6 +198,10 @@ def broker_handlers(
     handlers: dict[int, Handler] = {
         key: partial(function, services) for key, function in _LOCAL.items()
     }
+    if not can_read():
+        # A client pushes only to brokers that offer it, so nothing is thrown away in silence.
+        for key in _OF_TELEMETRY:
+            del handlers[key]
     for key in _REPLICA_APIS:
         handlers[key] = partial(_when_caught_up, services, _LOCAL[key])
     for key, topic in _COORDINATOR_TOPICS.items():

@@ -32,6 +32,7 @@ from spindle.serving.producer_ids import ProducerIds
 from spindle.serving.quotas.enforcement import ClientQuotas
 from spindle.serving.quotas.replication import ReplicationQuota
 from spindle.serving.share_ports import SharePartitionsPort
+from spindle.serving.telemetry.telemetry import Telemetry
 from spindle.serving.traffic import Traffic
 from spindle.serving.unsupported_feature_log import RefusalLog
 
@@ -58,6 +59,7 @@ class BrokerServices:
         share: share partitions of the partitions that this broker leads.
         share_groups: share groups whose coordinator this broker is.
         share_coordinator: the states of share partitions whose coordinator this broker is.
+        telemetry: the clients that push metrics, and these metrics.
         is_rack_aware: consumers are sent to replicas in their rack (KIP-392).
     """
 
@@ -100,4 +102,5 @@ class BrokerServices:
     authorizer: Authorizer
     traffic: Traffic
     refusals: RefusalLog
+    telemetry: Telemetry
     check_listeners: Callable[[Mapping[str, str]], Awaitable[None]]

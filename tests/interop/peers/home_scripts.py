@@ -13,6 +13,7 @@ from peers.paths import SPINDLE
 SCRIPT_OF = {
     "acls": "kafka-acls",
     "all-groups": "kafka-groups",
+    "client-metrics": "kafka-client-metrics",
     "transactions": "kafka-transactions",
     "dump-log": "kafka-dump-log",
     "topics": "kafka-topics",

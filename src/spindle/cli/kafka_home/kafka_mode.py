@@ -240,10 +240,17 @@ def _all_groups(found: Failure, cause: Exception, words: Sequence[str]) -> int:
     return _FAILED
 
 
+def _client_metrics(found: Failure, cause: Exception, words: Sequence[str]) -> int:
+    click.echo(f"Error while executing client metrics command : {found.text}")
+    log_line("ERROR", f"{found}\n", "org.apache.kafka.tools.ClientMetricsCommand")
+    return _FAILED
+
+
 _PLAIN: Final = ErrorStyle(_plain)
 _TEXTS: Final = {
     "acls": ErrorStyle(_plain, _as_usage, execution=_acls),
     "groups": ErrorStyle(_uncaught, _as_usage, _all_groups),
+    "client-metrics": ErrorStyle(_uncaught, _as_usage, _client_metrics),
     "cluster": ErrorStyle(_refusal_with_class),
     "configs": ErrorStyle(_plain, execution=_configs),
     "console-consumer": ErrorStyle(_with_class, _as_usage, _consume),

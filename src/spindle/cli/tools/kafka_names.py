@@ -42,6 +42,12 @@ KAFKA_TOOLS: Final = (
         "Show and change configurations, quotas and SCRAM users.",
     ),
     KafkaTool(
+        "kafka-client-metrics",
+        f"{_TOOLS}.ClientMetricsCommand",
+        f"{_HERE}.client_metrics:client_metrics",
+        "Choose the metrics that clients push to the brokers.",
+    ),
+    KafkaTool(
         "kafka-console-producer",
         f"{_TOOLS}.ConsoleProducer",
         f"{_HERE}.produce:produce",

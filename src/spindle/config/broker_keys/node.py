@@ -17,7 +17,6 @@ from spindle.config.no_effect import (
     FIXED_THREADS,
     NO_JAVA,
     NO_PLACEHOLDERS,
-    NO_TELEMETRY,
     NOTHING_UNSTABLE,
 )
 from spindle.config.validators import ListOf, Range
@@ -73,8 +72,7 @@ NODE_KEYS = (
               "Time within which the node must be ready, or else it stops.",
               is_internal=True),
     ConfigKey("telemetry.max.bytes", INT, 1_048_576, Range(1), READ_ONLY,
-              "Largest telemetry payload of a client, in bytes after decompression.",
-              no_effect=NO_TELEMETRY),
+              "Largest telemetry payload of a client, in bytes after decompression."),
     ConfigKey("unstable.api.versions.enable", BOOLEAN, False, None, READ_ONLY,
               "Whether API versions that are not final are advertised.",
               is_internal=True, no_effect=NOTHING_UNSTABLE),

@@ -27,6 +27,7 @@ CORDON_HIGH_WATERMARK: Final = "spindle.log.dir.cordon.high.watermark"
 CORDON_LOW_WATERMARK: Final = "spindle.log.dir.cordon.low.watermark"
 CORDON_NOTES: Final = "spindle.cordon.notes"
 NATIVE_ENABLE: Final = "spindle.native.enable"
+CLIENT_METRICS_MAX_SERIES: Final = "spindle.client.metrics.max.series"
 
 # fmt: off
 SPINDLE_KEYS = (
@@ -41,6 +42,10 @@ SPINDLE_KEYS = (
     ConfigKey(CORDON_LOW_WATERMARK, DOUBLE, 0.8, Range(0, 1), CLUSTER_WIDE,
               "Used share up to which it has to fall before that cordon ends. Must be less than "
               "spindle.log.dir.cordon.high.watermark.",
+              is_internal=True),
+    ConfigKey(CLIENT_METRICS_MAX_SERIES, INT, 20_000, Range(0), READ_ONLY,
+              "Most series of metrics pushed by clients (KIP-714) that /metrics shows. A series is "
+              "a metric of a client with its labels; further ones are counted and dropped.",
               is_internal=True),
     ConfigKey(METRICS_LISTENER, STRING, None, HostAndPort(), READ_ONLY,
               "Address of the HTTP server for /metrics (Prometheus), /health and /ready, as "

@@ -9,7 +9,11 @@ from typing import Final
 from spindle.common.errors import LogDirectoryFailed
 from spindle.common.ids import Endpoint
 from spindle.common.uuids import Uuid
-from spindle.config.broker_keys.spindle import NATIVE_ENABLE, NATIVE_LANE_ENABLE
+from spindle.config.broker_keys.spindle import (
+    CLIENT_METRICS_MAX_SERIES,
+    NATIVE_ENABLE,
+    NATIVE_LANE_ENABLE,
+)
 from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
 from spindle.config.sasl_settings import check_dynamic_users
@@ -67,6 +71,7 @@ from spindle.serving.quotas.enforcement import ClientQuotas
 from spindle.serving.quotas.replication import ReplicationQuotas
 from spindle.serving.read_replicas import RACK_AWARE_SELECTOR
 from spindle.serving.services import BrokerServices
+from spindle.serving.telemetry.telemetry import Telemetry
 from spindle.serving.topology import endpoint_of
 from spindle.serving.traffic import Traffic
 from spindle.serving.unsupported_feature_log import RefusalLog
@@ -163,6 +168,13 @@ class BrokerServer:
         )
         parts = 2 if _may_have_lanes(config) else 1  # lanes use the other half
         self.limits = RequestLimits.of(config, env.max_descriptors // parts)
+        self.telemetry = Telemetry(
+            lambda: self.metadata.image.configs,
+            self._steady_ms,
+            env.new_uuid,
+            config.integer("telemetry.max.bytes"),
+            config.integer(CLIENT_METRICS_MAX_SERIES),
+        )
         self.services = self._make_services()
         close_sessions = self.services.fetch_sessions.close_replica_sessions
         self.replicas.on_new_fetches_required = close_sessions
@@ -313,6 +325,7 @@ class BrokerServer:
             authorizer=env.authorizer,
             traffic=self.traffic,
             refusals=RefusalLog(self._steady_ms),
+            telemetry=self.telemetry,
             check_listeners=self._check_listeners,
         )
 

@@ -41,6 +41,7 @@ from spindle.runtime.metrics.replicas import (
     replica_metrics,
 )
 from spindle.runtime.metrics.requests import RequestMetrics
+from spindle.runtime.metrics.telemetry import client_metrics, telemetry_metrics
 from spindle.runtime.metrics.traffic import request_metrics, topic_text, total_metrics
 from spindle.runtime.metrics.transactions import (
     count_transactions,
@@ -175,6 +176,8 @@ class NodeMetrics:
         transactions = broker.coordinators.transactions
         metrics += transaction_metrics(transactions, await count_transactions(transactions))
         metrics += verification_metrics(broker.verification)
+        metrics += telemetry_metrics(broker.telemetry)
+        metrics += client_metrics(broker.telemetry)
         return _Gathered(metrics, broker.traffic.snapshot())
 
 

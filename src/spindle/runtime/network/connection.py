@@ -144,6 +144,7 @@ class Connection(asyncio.BufferedProtocol):
         self.state = _SERVING
         self.listener = listener
         self.client_address = ""
+        self.client_port = 0
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
         self.principal = "User:ANONYMOUS"
@@ -198,7 +199,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = cast(asyncio.Transport, transport)
         self._transport = transport
         peer = transport.get_extra_info("peername")
-        self.client_address = peer[0] if peer else ""
+        self.client_address, self.client_port = peer[:2] if peer else ("", 0)
         self._writer.open(transport)
         self.opened_s = self.last_active_s = self._loop.time()
         if not self._dispatcher.connection_opened(self):

@@ -318,6 +318,7 @@ class RequestServer:
             connection,
             connection.is_token_authenticated,
             connection.when_lost,
+            connection.client_port,
         )
 
     async def _serve_large(
