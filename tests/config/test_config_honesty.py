@@ -46,6 +46,8 @@ GROUP_KEYS_WITH_EFFECT: Final = {
     "consumer.assignment.interval.ms",
     "consumer.heartbeat.interval.ms",
     "consumer.session.timeout.ms",
+    "errors.deadletterqueue.copy.record.enable",
+    "errors.deadletterqueue.topic.name",
     "share.assignment.interval.ms",
     "share.auto.offset.reset",
     "share.delivery.count.limit",

@@ -335,13 +335,12 @@ def test_a_restart_continues_with_the_stored_state() -> None:
         5,
         StateBatch(0, 6, ACKNOWLEDGED, 1),
         StateBatch(9, 10, ARCHIVED, 3),
-        StateBatch(11, 11, DeliveryState.ARCHIVING, 3),
         StateBatch(12, 12, AVAILABLE, 1),
     )
     s.core.check()
     assert (s.core.start_offset, s.core.next_offset) == (7, 13)
-    # Nobody has stored 7 and 8: the member that had them is gone.
-    assert s.fetch("a", (0, 20)) == [(7, 8, 1), (12, 12, 2), (13, 20, 1)]
+    # Nobody has stored 7, 8 and 11: the members that had them are gone.
+    assert s.fetch("a", (0, 20)) == [(7, 8, 1), (11, 11, 1), (12, 12, 2), (13, 20, 1)]
 
 
 def test_the_delivery_complete_count_counts_what_is_done_behind_the_start() -> None:

@@ -9,6 +9,7 @@ from spindle.common.ids import TopicIdPartition, TopicPartition
 from spindle.coordinator.share.share_partition import (
     AcknowledgedBatch,
     AcquisitionRequest,
+    DeadLetterRange,
     DeliverySettings,
 )
 from spindle.coordinator.share.share_sessions import SessionKey
@@ -146,10 +147,25 @@ class Leader:
         self.replicas = FakeReplicas(self.hosted)
         self.store = FakeStore(start_offset)
         self.config = ShareDeliveryConfig(DeliverySettings(lock_duration_ms))
+        self.letters: list[DeadLetterRange] = []
+        self.letter_error: ApiError | None = None
         self.share = SharePartitions(
-            cast(Any, self.replicas), cast(Any, self.store), lambda _: self.config, lambda: 0, 5
+            cast(Any, self.replicas),
+            cast(Any, self.store),
+            lambda _: self.config,
+            lambda: 0,
+            5,
+            self.write_letters,
         )
         self.sizes: list[int] = []
+
+    async def write_letters(self, hosted: Any, group_id: str, letters: DeadLetterRange) -> None:
+        """Keep dead letters as the topic would."""
+        assert (hosted, group_id) == (self.hosted, "g")
+        await asyncio.sleep(0)
+        if self.letter_error is not None:
+            raise self.letter_error
+        self.letters.append(letters)
 
     def fetch(
         self, member: str = "a", wait_ms: int = 0, max_records: int = 500

@@ -17,7 +17,7 @@ from spindle.config.definition import (
     ConfigKey,
     key_table,
 )
-from spindle.config.no_effect import ASSIGNS_AT_ONCE, NO_DEAD_LETTERS, NO_STREAMS_GROUPS
+from spindle.config.no_effect import ASSIGNS_AT_ONCE, NO_STREAMS_GROUPS
 from spindle.config.validators import ListOf, OneOf, Range, ShareOffsetReset
 
 # fmt: off
@@ -32,10 +32,9 @@ _KEYS = (
     ConfigKey("consumer.session.timeout.ms", INT, 45_000, Range(1), WITH_RESOURCE,
               "Session timeout of the members of a consumer group."),
     ConfigKey("errors.deadletterqueue.copy.record.enable", BOOLEAN, False, None, WITH_RESOURCE,
-              "Whether the dead-letter topic of a share group gets the record itself.",
-              no_effect=NO_DEAD_LETTERS),
+              "Whether the dead-letter topic of a share group gets key and value of the record."),
     ConfigKey("errors.deadletterqueue.topic.name", STRING, "", None, WITH_RESOURCE,
-              "Dead-letter topic of a share group; empty for none.", no_effect=NO_DEAD_LETTERS),
+              "Dead-letter topic of a share group; empty for none."),
     ConfigKey("share.assignment.interval.ms", INT, 1000, Range(0), WITH_RESOURCE,
               "Pause between two assignments of a share group."),
     ConfigKey("share.assignor.offload.enable", BOOLEAN, True, None, WITH_RESOURCE,

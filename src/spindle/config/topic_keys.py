@@ -21,7 +21,6 @@ from spindle.config.definition import (
     key_table,
 )
 from spindle.config.no_effect import (
-    NO_DEAD_LETTERS,
     NO_PREALLOCATION,
     NO_TIERED_STORAGE,
     ONE_LZ4_LEVEL,
@@ -45,8 +44,7 @@ _KEYS = (
     ConfigKey("delete.retention.ms", LONG, 86_400_000, Range(0), WITH_RESOURCE,
               "Time for which compaction keeps tombstones."),
     ConfigKey("errors.deadletterqueue.group.enable", BOOLEAN, False, None, WITH_RESOURCE,
-              "Whether share groups may use the topic as their dead-letter topic.",
-              no_effect=NO_DEAD_LETTERS),
+              "Whether share groups may use the topic as their dead-letter topic."),
     ConfigKey("file.delete.delay.ms", LONG, 60_000, Range(0), WITH_RESOURCE,
               "Pause before the files of a deleted segment are removed."),
     ConfigKey("flush.messages", LONG, LONG_MAX, Range(1), WITH_RESOURCE,

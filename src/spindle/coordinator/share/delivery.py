@@ -17,14 +17,14 @@ class DeliveryState(IntEnum):
     """Delivered to a member, whose lock has not expired. This state is never stored."""
     ACKNOWLEDGED = 2
     ARCHIVING = 3
-    """A broker writes the record to a dead-letter topic (KIP-1191); written by Kafka only."""
+    """The leader of the partition writes the record to a dead-letter topic (KIP-1191)."""
     ARCHIVED = 4
     """Rejected, or delivered as often as the group allows."""
 
     @property
     def is_terminal(self) -> bool:
-        """True if the record will not be delivered again."""
-        return self >= DeliveryState.ACKNOWLEDGED
+        """True if nothing remains to be done for the record."""
+        return self in (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
 
 
 class AcknowledgeType(IntEnum):

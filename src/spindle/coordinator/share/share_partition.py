@@ -7,6 +7,9 @@ records below the start offset are done, those from the next offset on were neve
 A change by an acknowledgement is pending until it is stored: `begin_write` returns what has to be
 stored, `end_write` applies or reverts it. Locks that expire and members that leave release records
 at once, and the next write stores that.
+
+Records for a dead-letter topic are ARCHIVING until they are written there: once this state is
+stored, `dead_letters` returns them, and `end_dead_letters` archives them.
 """
 
 from bisect import bisect_right
@@ -20,6 +23,7 @@ from spindle.coordinator.share.delivery import AcknowledgeType, DeliveryState, S
 _NO_DEADLINE: Final = 0
 _AVAILABLE, _ACQUIRED = DeliveryState.AVAILABLE, DeliveryState.ACQUIRED
 _ACKNOWLEDGED, _ARCHIVED = DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
+_ARCHIVING: Final = DeliveryState.ARCHIVING
 
 
 class DeliverySettings(NamedTuple):
@@ -34,6 +38,8 @@ class DeliverySettings(NamedTuple):
     next offset."""
     may_renew: bool = True
     """`share.renew.acknowledge.enable`."""
+    has_dead_letters: bool = False
+    """Records that are rejected, or delivered too often, go to a dead-letter topic (KIP-1191)."""
 
 
 class FetchedBatch(NamedTuple):
@@ -70,6 +76,16 @@ class AcknowledgedBatch(NamedTuple):
     types: Sequence[int]
 
 
+class DeadLetterRange(NamedTuple):
+    """Neighbouring records (inclusive) to write to the dead-letter topic, for the same reason."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+    is_rejected: bool
+    """True if a member has rejected them, False if they were delivered too often."""
+
+
 class StateWrite(NamedTuple):
     """A change to store."""
 
@@ -87,6 +103,7 @@ class _Run:
         target: the state that an acknowledgement wants and that is not stored yet; None: no change.
         is_in_write: `target` belongs to the write that is running.
         is_unsaved: the state has changed at once and is not stored yet.
+        is_rejected: the records are archived, or going to be, because a member has rejected them.
     """
 
     first: int
@@ -98,6 +115,7 @@ class _Run:
     target: DeliveryState | None = None
     is_in_write: bool = False
     is_unsaved: bool = False
+    is_rejected: bool = False
 
     def continues(self, before: "_Run") -> bool:
         """Return True if the run can be joined to the one before it."""
@@ -109,6 +127,7 @@ class _Run:
             and before.target is self.target
             and before.is_in_write == self.is_in_write
             and before.is_unsaved == self.is_unsaved
+            and before.is_rejected == self.is_rejected
         )
 
 
@@ -149,7 +168,7 @@ class SharePartition:
             first = max(first, self._end)
             if first > self._end:
                 self._runs.append(_Run(self._end, first, _AVAILABLE, 0))
-            self._runs.append(_Run(first, last + 1, _stored_state(state), count))
+            self._runs.append(_Run(first, last + 1, DeliveryState(state), count))
             self._end = last + 1
         self._advance_start()
 
@@ -313,6 +332,8 @@ class SharePartition:
                     run.deadline_ms = now_ms + settings.lock_duration_ms
                 else:
                     run.target = _target(kind, run.delivery_count, settings)
+                    is_reject = kind is AcknowledgeType.REJECT
+                    run.is_rejected = is_reject and run.target is _ARCHIVING
                     is_stored = True
         self._tidy()
         return is_stored
@@ -456,7 +477,43 @@ class SharePartition:
             run.is_in_write = False
             if is_stored and run.target is not None:
                 run.state, run.member_id, run.deadline_ms = run.target, "", _NO_DEADLINE
+            else:
+                run.is_rejected = False
             run.target = None
+        self._tidy()
+
+    # ------------------------------------------------------------ dead letters
+
+    @property
+    def has_dead_letters(self) -> bool:
+        """True if records are on their way to the dead-letter topic."""
+        return any(run.state is _ARCHIVING or run.target is _ARCHIVING for run in self._runs)
+
+    def dead_letters(self, settings: DeliverySettings) -> list[DeadLetterRange]:
+        """Return the records to write to the dead-letter topic whose state is stored.
+
+        After a restart the reason of a record at its last delivery is not known any more: it counts
+        as delivered too often, as in Kafka.
+        """
+        return [
+            DeadLetterRange(
+                run.first,
+                run.end - 1,
+                run.delivery_count,
+                run.is_rejected or run.delivery_count < settings.delivery_count_limit,
+            )
+            for run in self._runs
+            if run.state is _ARCHIVING and not run.is_unsaved
+        ]
+
+    def end_dead_letters(self, done: DeadLetterRange) -> None:
+        """Archive records that were written to the dead-letter topic, or cannot be."""
+        first, end = max(done.first_offset, self.start_offset), done.last_offset + 1
+        if first >= end:
+            return  # the log has deleted them
+        for run in self._cut(first, end):
+            if run.state is _ARCHIVING:
+                run.state, run.is_unsaved, run.is_rejected = _ARCHIVED, True, False
         self._tidy()
 
     # ------------------------------------------------------------ runs
@@ -523,14 +580,6 @@ class SharePartition:
         assert at == self._end, (at, self._end)
 
 
-def _stored_state(state: int) -> DeliveryState:
-    """Return the state of a stored batch.
-
-    A record that another broker was moving to a dead-letter topic is not delivered again.
-    """
-    return _ARCHIVED if state == DeliveryState.ARCHIVING else DeliveryState(state)
-
-
 def _target(
     kind: AcknowledgeType, delivery_count: int, settings: DeliverySettings
 ) -> DeliveryState:
@@ -538,11 +587,18 @@ def _target(
         return _ACKNOWLEDGED
     if kind is AcknowledgeType.RELEASE:
         return _after_release(delivery_count, settings)
+    if kind is AcknowledgeType.REJECT:
+        return _undeliverable(settings)
     return _ARCHIVED
 
 
 def _after_release(delivery_count: int, settings: DeliverySettings) -> DeliveryState:
-    return _ARCHIVED if delivery_count >= settings.delivery_count_limit else _AVAILABLE
+    is_last = delivery_count >= settings.delivery_count_limit
+    return _undeliverable(settings) if is_last else _AVAILABLE
+
+
+def _undeliverable(settings: DeliverySettings) -> DeliveryState:
+    return _ARCHIVING if settings.has_dead_letters else _ARCHIVED
 
 
 def _same_types(batch: AcknowledgedBatch) -> Iterable[tuple[int, int, AcknowledgeType]]:

@@ -61,10 +61,12 @@ from spindle.runtime.network.listener import Listener, bind, reachable
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.server import RequestServer
 from spindle.runtime.network.socket_buffers import SocketBuffers
+from spindle.runtime.share.dead_letter_writer import DeadLetterWriter
+from spindle.runtime.share.settings import delivery_config_of
 from spindle.serving.encoded_topics import EncodedTopics
 from spindle.serving.fetch.fetch_memory import FetchMemory
 from spindle.serving.handler_table import broker_handlers
-from spindle.serving.handlers.auto_topics import request_topics
+from spindle.serving.handlers.auto_topics import request_dead_letter_topic, request_topics
 from spindle.serving.produce_order import ProduceOrder
 from spindle.serving.producer_ids import ProducerIds
 from spindle.serving.quotas.enforcement import ClientQuotas
@@ -156,9 +158,7 @@ class BrokerServer:
         self._cordons = self._make_cordon_keeper()
         # Clients.
         self.verification = CoordinatorQuestions(config, self.metadata, env.peers.broker_pool)
-        self.coordinators = Coordinators(
-            env, self.replicas, self.metadata, self._producer_ids, self._ensure_internal_topic
-        )
+        self.coordinators = self._make_coordinators()
         self.groups = self.coordinators.groups
         self.traffic = Traffic()
         self.quotas = ClientQuotas(
@@ -280,6 +280,27 @@ class BrokerServer:
             self._env.peers.broker_links,
             lambda: lifecycle.broker_epoch,
             self._env.now_ms,
+        )
+
+    def _make_coordinators(self) -> Coordinators:
+        env, config = self._env, self._config
+        delivery_config = delivery_config_of(config, self.metadata)
+        dead_letters = DeadLetterWriter(
+            config,
+            self.metadata,
+            env.peers.broker_pool(f"broker-{config.node_id}-dead-letters"),
+            lambda group_id: delivery_config(group_id).dead_letters,
+            self._settings_of,
+            self._create_dead_letter_topic,
+            env.now_ms,
+        )
+        return Coordinators(
+            env,
+            self.replicas,
+            self.metadata,
+            self._producer_ids,
+            self._ensure_internal_topic,
+            dead_letters,
         )
 
     def _make_services(self) -> BrokerServices:
@@ -605,6 +626,12 @@ class BrokerServer:
 
     async def _ensure_internal_topic(self, name: str) -> None:
         await request_topics(self.services, None, [name])
+        await self.metadata.wait_for(
+            lambda image: name in image.topics.by_name, _INTERNAL_TOPIC_WAIT_S
+        )
+
+    async def _create_dead_letter_topic(self, name: str) -> None:
+        await request_dead_letter_topic(self.services, name)
         await self.metadata.wait_for(
             lambda image: name in image.topics.by_name, _INTERNAL_TOPIC_WAIT_S
         )

@@ -24,6 +24,7 @@ from spindle.runtime.coordinator.share_groups import ShareGroupCoordinator
 from spindle.runtime.coordinator.share_state_client import ShareStateClient
 from spindle.runtime.coordinator.transaction_coordinator import TransactionCoordinator
 from spindle.runtime.peers.port import Peers
+from spindle.runtime.share.dead_letter_writer import DeadLetterWriter
 from spindle.runtime.share.latest_offsets import LatestOffsetsOfLeaders
 from spindle.runtime.share.settings import delivery_config_of
 from spindle.runtime.share.share_partitions import SharePartitions
@@ -41,6 +42,7 @@ class Coordinators:
         metadata: MetadataView,
         producer_ids: ProducerIds,
         ensure_topic: Callable[[str], Awaitable[None]],
+        dead_letters: DeadLetterWriter,
     ) -> None:
         env, config = environment, environment.config
         listener = config.inter_broker_listener_name
@@ -71,12 +73,14 @@ class Coordinators:
             ensure_topic,
         )
         self.share_groups: Final = ShareGroupCoordinator(self.groups, self._share_store)
+        self.dead_letters: Final = dead_letters
         self.share_partitions: Final = SharePartitions(
             replicas,
             self._share_store,
             delivery_config_of(config, metadata),
             env.now_ms,
             config.integer("group.share.max.share.sessions"),
+            dead_letters.write,
         )
         self.latest_offsets: Final = LatestOffsetsOfLeaders(
             config.node_id, metadata, replicas, listener, pool("latest-offsets")
@@ -113,6 +117,7 @@ class Coordinators:
         await self.share_groups.close()
         await self.share_states.close()
         self._share_store.close()
+        self.dead_letters.close()
         self.latest_offsets.close()
         self.groups.close()
         await self.transactions.close()

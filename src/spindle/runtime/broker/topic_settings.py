@@ -49,6 +49,7 @@ class SettingsOfTopics:
             settings.min_insync_replicas,
             throttled_partitions(settings.leader_replication_throttled_replicas, node.node_id),
             throttled_partitions(settings.follower_replication_throttled_replicas, node.node_id),
+            accepts_dead_letters=settings.errors_deadletterqueue_group_enable,
         )
 
 

@@ -10,6 +10,7 @@ from spindle.coordinator.share.delivery import UNINITIALIZED_OFFSET, UNKNOWN_COU
 from spindle.coordinator.share.ports import ShareStateStore
 from spindle.coordinator.share.share_partition import (
     AcknowledgedBatch,
+    DeadLetterRange,
     DeliverySettings,
     SharePartition,
 )
@@ -18,6 +19,7 @@ from spindle.coordinator.share.state_shard import WrittenState
 from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime import background
+from spindle.runtime.share.dead_letter_writer import WriteDeadLetters
 from spindle.runtime.share.offset_reset import first_offset
 from spindle.runtime.share.settings import ShareDeliveryConfig
 
@@ -69,6 +71,7 @@ class LedSharePartition:
         store: ShareStateStore,
         config_of: Callable[[str], ShareDeliveryConfig],
         now_ms: Callable[[], int],
+        write_dead_letters: WriteDeadLetters,
     ) -> None:
         """Begin to read the state."""
         self.key = key
@@ -81,11 +84,13 @@ class LedSharePartition:
         self._store = store
         self._config_of = config_of
         self._now_ms = now_ms
+        self._write_dead_letters = write_dead_letters
         self._loop = asyncio.get_running_loop()
         self._on_idle: Callable[[], None] | None = None
         self._watchers: dict[Callable[[], None], None] = {}
         self._unstored: list[asyncio.Future[None]] = []
         self._writer: asyncio.Task[None] | None = None
+        self._letters: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._lock_timer: asyncio.TimerHandle | None = None
         self._loader = background.run_once(self._load(), f"reading share state of {key}")
@@ -106,7 +111,8 @@ class LedSharePartition:
         core = self.core
         if core is None:
             return self._loader.done()
-        return not (core.acquired_count or core.has_unsaved or self._writer or self.is_fetching)
+        is_busy = self._writer or self._letters or self.is_fetching
+        return not (core.acquired_count or core.has_unsaved or core.has_dead_letters or is_busy)
 
     def steady_ms(self) -> int:
         """Return the time of the clock by which locks expire."""
@@ -167,8 +173,9 @@ class LedSharePartition:
             return
         self.error = error
         self._loader.cancel()
-        if self._writer is not None:
-            self._writer.cancel()
+        for task in (self._writer, self._letters):
+            if task is not None:
+                task.cancel()
         for timer in (self._retry, self._lock_timer):
             if timer is not None:
                 timer.cancel()
@@ -206,6 +213,8 @@ class LedSharePartition:
         self._set_lock_timer(self.core)
         if self._writer is None and self._retry is None:
             self._begin_write(self.core)
+        if self._letters is None:
+            self._begin_dead_letters(self.core)
         self._notify()
         if self._on_idle is not None and self.is_idle:
             on_idle, self._on_idle = self._on_idle, None
@@ -250,6 +259,33 @@ class LedSharePartition:
     def _expire_locks(self, core: SharePartition) -> None:
         self._lock_timer = None
         core.expire(self.delivery, self.steady_ms())
+        self.changed()
+
+    # ------------------------------------------------------------ dead letters
+
+    def _begin_dead_letters(self, core: SharePartition) -> None:
+        letters = core.dead_letters(self.delivery)
+        if letters:
+            work = self._archive(core, letters)
+            self._letters = background.run_once(work, f"dead letters of {self.key}")
+
+    async def _archive(self, core: SharePartition, letters: Sequence[DeadLetterRange]) -> None:
+        """Write records to the dead-letter topic, and archive them even if that is impossible."""
+        try:
+            for part in letters:
+                try:
+                    await self._write_dead_letters(self.hosted, self.key.group_id, part)
+                except ApiError as error:
+                    log.error(
+                        "Offsets %d to %d of %s are archived without dead letters: %s",
+                        part.first_offset,
+                        part.last_offset,
+                        self.key,
+                        error,
+                    )
+                core.end_dead_letters(part)
+        finally:
+            self._letters = None
         self.changed()
 
     # ------------------------------------------------------------ storing

@@ -20,6 +20,7 @@ from spindle.coordinator.share.share_sessions import SessionKey, ShareSession, S
 from spindle.coordinator.share.state_records import ShareKey
 from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import ReplicaManager
+from spindle.runtime.share.dead_letter_writer import WriteDeadLetters
 from spindle.runtime.share.led_partition import LedSharePartition
 from spindle.runtime.share.settings import ShareDeliveryConfig
 from spindle.runtime.share.share_fetch import ShareFetch
@@ -37,6 +38,7 @@ class SharePartitions:
         config_of: Callable[[str], ShareDeliveryConfig],
         now_ms: Callable[[], int],
         max_sessions: int,
+        write_dead_letters: WriteDeadLetters,
     ) -> None:
         """Create an object without share partitions."""
         self.sessions = ShareSessions(max_sessions)
@@ -44,6 +46,7 @@ class SharePartitions:
         self._store = store
         self._config_of = config_of
         self._now_ms = now_ms
+        self._write_dead_letters = write_dead_letters
         self._led: dict[ShareKey, LedSharePartition] = {}
         self._by_partition: dict[TopicPartition, dict[ShareKey, None]] = {}
         self._session_counts: dict[str, int] = {}
@@ -103,7 +106,13 @@ class SharePartitions:
             led = None
         if led is None:
             led = self._led[key] = LedSharePartition(
-                key, hosted, self._replicas, self._store, self._config_of, self._now_ms
+                key,
+                hosted,
+                self._replicas,
+                self._store,
+                self._config_of,
+                self._now_ms,
+                self._write_dead_letters,
             )
             self._by_partition.setdefault(hosted.topic_partition, {})[key] = None
         return led

@@ -1,5 +1,6 @@
 """Creates topics that clients ask for by name, where `auto.create.topics.enable` allows it."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from spindle.authorization.operations import Operation
@@ -67,6 +68,30 @@ async def request_topics(
     return codes
 
 
+async def request_dead_letter_topic(services: BrokerServices, name: str) -> None:
+    """Ask the controller for a topic that gets dead letters of share groups (KIP-1191).
+
+    Partitions and replicas are the controller's defaults. The type of timestamps is fixed, because
+    a dead letter has the time at which it is written.
+
+    Raises:
+        ApiError: the topic cannot be created; one that exists by now is no error.
+    """
+    configs = {
+        "errors.deadletterqueue.group.enable": "true",
+        "message.timestamp.type": "CreateTime",
+    }
+    request = CreateTopicsRequest(
+        timeout_ms=_TIMEOUT_MS, topics=[_creatable(name, -1, -1, configs)]
+    )
+    response: CreateTopicsResponse = await services.controller.request(request)
+    for topic in response.topics:
+        if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise ApiError(
+                ErrorCode(topic.error_code), f"{name} cannot be created: {topic.error_message}"
+            )
+
+
 def _shape(services: BrokerServices, name: str) -> CreateTopicsRequest.CreatableTopic:
     integer = services.config.integer
     partitions, replication_factor, configs = -1, -1, {}
@@ -104,6 +129,12 @@ def _shape(services: BrokerServices, name: str) -> CreateTopicsRequest.Creatable
             partitions = integer("num.partitions")
         if "default.replication.factor" in services.config.static:
             replication_factor = integer("default.replication.factor")
+    return _creatable(name, partitions, replication_factor, configs)
+
+
+def _creatable(
+    name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
+) -> CreateTopicsRequest.CreatableTopic:
     return CreateTopicsRequest.CreatableTopic(
         name=name,
         num_partitions=partitions,
