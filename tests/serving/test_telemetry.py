@@ -107,7 +107,7 @@ def payload(
         attribute = point.attributes.add()
         attribute.key = "topic"
         attribute.value.string_value = f"{label}{number}"
-    return data.SerializeToString()
+    return bytes(data.SerializeToString())
 
 
 # ------------------------------------------------------------ subscriptions
