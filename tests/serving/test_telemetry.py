@@ -209,7 +209,7 @@ def test_every_codec_is_read(codec: Codec) -> None:
 # ------------------------------------------------------------ series
 
 
-def test_what_was_added_since_the_last_push_is_summed() -> None:
+def test_values_added_since_the_last_push_are_summed() -> None:
     broker = Broker()
     for _ in range(3):
         broker.push(payload(2.0))
