@@ -241,22 +241,30 @@ class SimulatedTraffic:
             admin.waits_for = "the voters"
             await self.voters.complete()
 
-    async def accept_losses_of_nothing(self) -> None:
-        """Elect other replicas where a broker waits for a log that never had committed records.
+    async def accept_losses(self) -> None:
+        """Elect other replicas where a broker waits for a log that it never had.
 
-        It waits because its directory has lost the checkpoints that would show whether it had any.
-        The controller was told that the directory of the log is lost, so it waits after a restart,
-        too.
+        It waits because its directory has lost the checkpoints that would show whether it had any
+        records, or has those of an earlier topic of the same name, whose entries have no topic id.
+        The controller was told that the directory of the log is lost, so the broker waits after a
+        restart, too. Where the other replicas have records, some of them may be lost.
         """
         while True:
             await asyncio.sleep(1.0)
+            former = set(self._admin.deleted.values())
             for topic in list(self._invariants.metadata.newest.topics.by_name.values()):
                 for index, partition in topic.partitions.items():
+                    if partition.leader >= 0:
+                        continue
                     oracle = self._invariants.records.find(topic.topic_id, index)
-                    is_empty = oracle is None or not oracle.end_offset
-                    is_lost = self._loses_checkpoints and DIRECTORY_LOST in partition.directories
-                    is_awaited = is_lost or self._is_awaited(topic.name, index)
-                    if partition.leader < 0 and is_empty and is_awaited:
+                    is_named_again = topic.name in former
+                    is_lost = DIRECTORY_LOST in partition.directories
+                    if is_named_again and is_lost and oracle is not None:
+                        oracle.may_lose = True
+                    elif oracle is not None and oracle.end_offset:
+                        continue
+                    may_be_lost = is_lost and (self._loses_checkpoints or is_named_again)
+                    if may_be_lost or self._is_awaited(topic.name, index):
                         await self._admin.elect_uncleanly(topic.name, [index])
 
     @property
