@@ -14,6 +14,7 @@ from typing import Final
 from verification.fuzz.unloaded_clock import UnloadedClock
 from verification.fuzz.values import CLUSTER_ID
 from verification.fuzz.wire import Finding
+from verification.native_lanes import lane_properties
 
 _READY: Final = "Kafka Server started"
 _START_S: Final = 60.0
@@ -67,6 +68,7 @@ class TargetNode:
             "log.cleaner.backoff.ms": "200",
             "log.retention.check.interval.ms": "500",
             "log.retention.ms": "-1",  # most records of the fuzzer say that they are old
+            **lane_properties(),
             **(overrides or {}),
         }
         text = "".join(f"{key}={value}\n" for key, value in keys.items())
