@@ -196,7 +196,7 @@ class Requests:
 
 
 class Side:
-    """One of the two nodes, and what differs in its requests and responses."""
+    """A node, with its own ids and times."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
