@@ -27,6 +27,7 @@ from spindle.coordinator.share.share_partition import (
 from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.log.log import Log
 from spindle.protocol.records.batch import batches
+from spindle.runtime.share.counts import ShareCounts
 from spindle.runtime.share.led_partition import LedSharePartition
 from spindle.serving.fetch.fetch_memory import FetchMemory
 from spindle.serving.fetch.log_reads import read_logs
@@ -49,11 +50,14 @@ class ShareFetch:
         find: FindLed,
         memory: FetchMemory,
         has_read: Callable[[str, int], None],
+        counts: ShareCounts,
     ) -> None:
         self._terms = terms
         self._find = find
         self._memory = memory
         self._has_read = has_read
+        self._counts = counts
+        self._acquired_s: float | None = None
         self._loop = asyncio.get_running_loop()
         self._happened: asyncio.Future[None] = self._loop.create_future()
         self._results: dict[TopicIdPartition, FetchedSharePartition] = {}
@@ -64,7 +68,8 @@ class ShareFetch:
     async def run(self) -> dict[TopicIdPartition, FetchedSharePartition]:
         """Return records as soon as `min_bytes` are there, a partition has an error, or the time
         is over."""
-        deadline_s = self._loop.time() + max(self._terms.max_wait_ms, 0) / 1000
+        start_s = self._loop.time()
+        deadline_s = start_s + max(self._terms.max_wait_ms, 0) / 1000
         try:
             while True:
                 self._happened = self._loop.create_future()
@@ -81,6 +86,13 @@ class ShareFetch:
         finally:
             for led in self._watched.values():
                 self._unwatch(led)
+            if self._acquired_s is not None:
+                ratio = sum(bool(r.acquired) for r in self._results.values())
+                self._counts.acquired(
+                    self._terms.group_id,
+                    self._acquired_s - start_s,
+                    ratio / len(self._terms.partitions),
+                )
 
     @property
     def _is_full(self) -> bool:
@@ -160,7 +172,7 @@ class ShareFetch:
             offset = core.next_fetch_offset(led.delivery)
             if led.is_fetching or offset is None or offset >= self._end_offset(led):
                 return None
-            led.is_fetching = True
+            led.fetch_began()
             try:
                 fetched = await self._acquire(led, core, offset)
             except (LogDirectoryFailed, CorruptLog) as error:
@@ -226,6 +238,8 @@ class ShareFetch:
         )
         if not acquired:
             return None
+        if self._acquired_s is None:
+            self._acquired_s = self._loop.time()
         records = records[: _end_of(placed, acquired)]
         self._size_bytes += len(records)
         self._record_count += sum(a.last_offset - a.first_offset + 1 for a in acquired)
