@@ -64,26 +64,28 @@ class ShareFetch:
         self._watched: dict[TopicIdPartition, LedSharePartition] = {}
         self._size_bytes = 0
         self._record_count = 0
+        self._is_over = False
 
     async def run(self) -> dict[TopicIdPartition, FetchedSharePartition]:
         """Return records as soon as `min_bytes` are there, a partition has an error, or the time
         is over."""
         start_s = self._loop.time()
-        deadline_s = start_s + max(self._terms.max_wait_ms, 0) / 1000
+        timer = None
+        if self._terms.max_wait_ms > 0:
+            timer = self._loop.call_later(self._terms.max_wait_ms / 1000, self._time_is_over)
+        else:
+            self._is_over = True
         try:
             while True:
                 self._happened = self._loop.create_future()
                 has_error = await self._look()
-                left_s = deadline_s - self._loop.time()
                 is_enough = self._size_bytes >= max(self._terms.min_bytes, 1)
-                if has_error or is_enough or self._is_full or left_s <= 0:
+                if has_error or is_enough or self._is_full or self._is_over:
                     return self._results
-                timer = self._loop.call_later(left_s, self._wake)
-                try:
-                    await self._happened
-                finally:
-                    timer.cancel()
+                await self._happened
         finally:
+            if timer is not None:
+                timer.cancel()
             for led in self._watched.values():
                 self._unwatch(led)
             if self._acquired_s is not None:
@@ -106,6 +108,10 @@ class ShareFetch:
     def _wake(self) -> None:
         if not self._happened.done():
             self._happened.set_result(None)
+
+    def _time_is_over(self) -> None:
+        self._is_over = True
+        self._wake()
 
     def log_moved(self) -> None:
         """Ignore an append: members see committed records only."""
