@@ -11,7 +11,7 @@ from verification.simulation.mutants import MUTANTS
 from verification.simulation.pool import run_all, run_seed
 from verification.simulation.recorded_seeds import RECORDED_SEEDS
 from verification.simulation.run import SimulationOutcome
-from verification.simulation.scenario import Scenario, draw, draw_cleaning, draw_disks
+from verification.simulation.scenario import Scenario, draw, draw_cleaning, draw_disks, draw_shares
 
 _SHOWN_LINES = 150
 
@@ -29,6 +29,7 @@ _SHOWN_LINES = 150
 )
 @click.option("--disks", is_flag=True, help="Clusters in which little but directories fails.")
 @click.option("--cleaning", is_flag=True, help="Clusters that die while compaction works.")
+@click.option("--shares", is_flag=True, help="Clusters with workers of a share group.")
 def main(
     seeds: int,
     first: int,
@@ -38,14 +39,21 @@ def main(
     mutants: bool,
     disks: bool,
     cleaning: bool,
+    shares: bool,
 ) -> None:
     """Simulate deterministic cluster simulation with faults, one per seed.
 
     The exit code is 1 if an invariant was violated; for mutants, if one was not caught.
     """
     console = Console(highlight=False)
-    drawn = draw_cleaning if cleaning else draw_disks if disks else draw
-    kind = " --cleaning" if cleaning else " --disks" if disks else ""
+    drawn, kind = draw, ""
+    for is_chosen, draw_one, option in (
+        (disks, draw_disks, " --disks"),
+        (cleaning, draw_cleaning, " --cleaning"),
+        (shares, draw_shares, " --shares"),
+    ):
+        if is_chosen:
+            drawn, kind = draw_one, option
     if seed is not None:
         outcome = run_seed(seed, mutant, drawn)
         _show(console, outcome, mutant, lines, kind)

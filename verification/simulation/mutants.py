@@ -41,6 +41,7 @@ from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
 from spindle.runtime.quorum import metadata_quorum
 from verification.simulation.disk_mutants import DISK_MUTANTS
 from verification.simulation.mutant import Function, Mutant, always, nothing
+from verification.simulation.share_mutants import SHARE_MUTANTS
 from verification.simulation.transaction_mutants import TRANSACTION_MUTANTS
 
 # ---------------------------------------------------------------- the quorum
@@ -393,6 +394,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "revocations not awaited": Mutant(reconciliation, "_owns_any", always(False)),
     "offsets outlive their topic": Mutant(OffsetRequests, "delete_missing_topics", nothing),
     **DISK_MUTANTS,
+    **SHARE_MUTANTS,
     **TRANSACTION_MUTANTS,
 }
 

@@ -12,6 +12,7 @@ from verification.simulation.scenario import (
     draw,
     draw_cleaning,
     draw_rebuilding,
+    draw_shares,
     draw_vanishing,
 )
 
@@ -25,17 +26,20 @@ class RecordedSeed(NamedTuple):
 
 RECORDED_SEEDS: Final = {
     "aborted transactions indexed past later ones": RecordedSeed(13),
+    "acknowledgements confirmed but not stored": RecordedSeed(3, draw_shares),
     # A node has to be stopped within milliseconds of its start while the quorum has no leader.
     "clean shutdown lost while loading": RecordedSeed(700_297),
     "defaults of brokers not applied": RecordedSeed(12),
     "decided transactions not continued": RecordedSeed(6),
     "delete horizons ignored by compaction": RecordedSeed(223),
+    "delivery counts not stored": RecordedSeed(3, draw_shares),
     "election outside the ISR": RecordedSeed(4),
     "epoch kept at a fence": RecordedSeed(190),
     "epochs hidden from leaders": RecordedSeed(16),
     "fetches for former logs counted": RecordedSeed(2, draw_rebuilding),
     "gaps not verified": RecordedSeed(92, draw_cleaning),
     "last offsets lost by compaction": RecordedSeed(30),
+    "locks of silent workers kept": RecordedSeed(3, draw_shares),
     "lost checkpoints taken for a proof": RecordedSeed(8, draw_vanishing),
     "markers dropped by compaction": RecordedSeed(17),
     "missing logs created empty": RecordedSeed(6, draw_vanishing),
@@ -44,6 +48,7 @@ RECORDED_SEEDS: Final = {
     "overtaken assignment delivered": RecordedSeed(9),
     "parked syncs lost": RecordedSeed(54),
     "producers forgotten by followers": RecordedSeed(13),
+    "records in flight not read again": RecordedSeed(3, draw_shares),
     "segments behind gaps deleted": RecordedSeed(10, draw_cleaning),
     "segments behind gaps deleted, without recovery points": RecordedSeed(8, draw_cleaning),
     "settings of topics not applied": RecordedSeed(27),
