@@ -36,6 +36,12 @@ from verification.simulation.loop import SimulatedLoop
 from verification.simulation.producer import Producer
 from verification.simulation.rolling_members import RollingMember
 from verification.simulation.settings import SettingsAdmin
+from verification.simulation.share_workers import (
+    ShareOracle,
+    ShareWorker,
+    begin_with_the_first_record,
+    undelivered,
+)
 from verification.simulation.topic import Topic
 from verification.simulation.trace import History
 from verification.simulation.transaction_traffic import TransactionTraffic
@@ -97,6 +103,7 @@ class SimulatedTraffic:
         self._consumers: list[tuple[Topic, Consumer]] = []
         self._groups: list[MembersOfGroup] = []
         self._consumer_groups: list[ConsumerGroupMembers] = []
+        self._shares: ShareOracle | None = None
         self._is_writing = True
         self._is_administering = True
         self._finished_s = 0.0
@@ -138,6 +145,10 @@ class SimulatedTraffic:
             )
             if stuck_reason is not None:
                 return stuck_reason
+        if self._shares is not None:
+            lacking = undelivered(self.topics, self._shares, self._invariants.records)
+            if lacking is not None:
+                return lacking
         return self._transactions.unfinished
 
     @property
@@ -388,6 +399,9 @@ class SimulatedTraffic:
             self._open_consumer_group("consumers", topics)
         if deeds.rolls:
             await self._open_rolling_group("rolling", factor)
+        if deeds.shares:
+            self._shares = ShareOracle(self._verdict)
+            self._spawn(self._open_share_group(topics, self._shares))
 
     def _open_group(self, group_id: str, random: Random) -> None:
         """Start two dynamic and two static members; one at least has a time to rejoin."""
@@ -460,6 +474,18 @@ class SimulatedTraffic:
             member = RollingMember(name, oracle, client, topic, source, self._verdict)
             self._spawn(member.run(lambda: self._is_writing, lambda: self._loop.now_s))
         self._consumer_groups.append(ConsumerGroupMembers(oracle, [topic.name]))
+
+    async def _open_share_group(self, topics: list[str], oracle: ShareOracle) -> None:
+        """Start three workers that read these topics from the first record on."""
+        random = Random(f"{self._cluster.scenario.seed}: shares")
+        await begin_with_the_first_record(self._context.run(self._new_client, "share-admin"))
+        for number in range(3):
+            name, source = f"worker{number}", Random(random.randbytes(8))
+            client = self._context.run(
+                SimulatedClient, name, self._cluster.bootstrap, Random(random.randbytes(8))
+            )
+            worker = ShareWorker(name, client, topics, oracle, source, self._verdict)
+            self._spawn(worker.run(lambda: self._is_writing, lambda: self._loop.now_s))
 
     def _leader_epoch(self, group_id: str) -> int:
         """Return the leader epoch of the partition that has the group; -1 before there is one."""
