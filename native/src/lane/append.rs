@@ -12,6 +12,7 @@ use super::wire::{Header, Produce, Produced, TopicKey};
 use crate::batch::HEADER_BYTES;
 
 const NOT_STORED: i16 = 56; // KAFKA_STORAGE_ERROR
+const NOT_LEADER: i16 = 6; // NOT_LEADER_OR_FOLLOWER
 const ACKS_ALL: i16 = -1;
 
 /// Why a request was not served whole.
@@ -94,14 +95,14 @@ pub fn append(
             return Err(AppendError::Up);
         };
         if failure.is_some() {
-            results.push(not_stored(&state.shared));
+            results.push(failed(&state.shared, NOT_STORED));
             continue;
         }
         let records = &mut frame[request.parts[at].records.clone()];
         let mut unpatched = [0; HEADER_BYTES];
         unpatched.copy_from_slice(&records[..HEADER_BYTES]);
         let began = Instant::now();
-        match append_one(state, records, &mut headers[at], now_ms) {
+        match append_one(state, records, &mut headers[at], request.acks, now_ms) {
             Ok(result) => {
                 leases
                     .writes
@@ -119,7 +120,7 @@ pub fn append(
                 if at == 0 {
                     return Err(AppendError::Disk(error));
                 }
-                results.push(not_stored(&shared));
+                results.push(failed(&shared, NOT_STORED));
                 failure = Some(error);
             }
         }
@@ -127,22 +128,27 @@ pub fn append(
     Ok((ids, (results, failure)))
 }
 
-fn not_stored(lease: &LeaseShared) -> Produced {
+fn failed(lease: &LeaseShared, error_code: i16) -> Produced {
     let none = -1;
     lease.counts.produces.fetch_add(1, Ordering::Relaxed);
     lease.counts.failed_produces.fetch_add(1, Ordering::Relaxed);
     Produced {
-        error_code: NOT_STORED,
+        error_code,
         base_offset: none,
         log_append_time_ms: none,
         log_start_offset: none,
     }
 }
 
+/// Write a batch, and return what its producer is told.
+///
+/// If the lease has ended meanwhile, other replicas may have to have the records before they are
+/// committed.
 fn append_one(
     state: &mut LeaseState,
     records: &mut [u8],
     header: &mut BatchHeader,
+    acks: i16,
     now_ms: i64,
 ) -> io::Result<Produced> {
     let shared = state.shared.clone();
@@ -165,7 +171,11 @@ fn append_one(
     }
     let end_offset = header.last_offset() + 1;
     shared.end_offset.store(end_offset, Ordering::Release);
-    if shared.is_sole_replica {
+    if shared.has_ended_meanwhile() {
+        if acks == ACKS_ALL {
+            return Ok(failed(&shared, NOT_LEADER));
+        }
+    } else if shared.is_sole_replica {
         shared.raise_high_watermark(end_offset);
     }
     shared.counts.produces.fetch_add(1, Ordering::Relaxed);
@@ -184,4 +194,103 @@ fn append_one(
         log_append_time_ms,
         log_start_offset,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::batch::{tests::batch, Rules};
+    use super::super::lease::Counts;
+    use super::super::producers::Producers;
+    use super::super::read::Positions;
+    use super::super::segment::{ActiveSegment, Limits, Progress};
+    use super::*;
+    use std::fs::File;
+    use std::sync::Arc;
+
+    /// The lease of an only replica whose files accept everything.
+    fn state() -> LeaseState {
+        let file = || Arc::new(File::options().write(true).open("/dev/null").unwrap());
+        let shared = Arc::new(LeaseShared {
+            id: 1,
+            topic: Box::from(&b"t"[..]),
+            topic_id: [1; 16],
+            partition: 0,
+            leader_epoch: 3,
+            is_sole_replica: true,
+            is_active: true.into(),
+            has_ended: false.into(),
+            was_cut: Arc::default(),
+            end_offset: 10.into(),
+            high_watermark: 10.into(),
+            must_wake: false.into(),
+            is_reported: false.into(),
+            waiting: 0.into(),
+            counts: Counts::default(),
+        });
+        LeaseState {
+            shared,
+            rules: Rules {
+                max_batch_bytes: 1000,
+                uses_log_append_time: false,
+                timestamp_after_max_ms: 1000,
+                limits_decompressed: false,
+            },
+            may_append: true,
+            has_transactions: false,
+            log_start_offset: 0,
+            segment: ActiveSegment {
+                base_offset: 0,
+                log: file(),
+                offset_index: file(),
+                time_index: file(),
+                limits: Limits {
+                    segment_bytes: 1 << 20,
+                    max_timestamp: i64::MAX,
+                    index_interval_bytes: 4096,
+                    offset_entries: 10,
+                    time_entries: 10,
+                },
+                progress: Progress {
+                    size_bytes: 100,
+                    max_timestamp: 0,
+                    max_timestamp_offset: 0,
+                    bytes_since_entry: 0,
+                    offset_entries: 0,
+                    last_entry_offset: 0,
+                    last_entry_position: 0,
+                    time_entries: 0,
+                    last_entry_timestamp: 0,
+                    last_entry_timestamp_offset: 0,
+                },
+            },
+            older: Vec::new(),
+            producers: Producers::default(),
+            positions: Positions::default(),
+            waiters: Vec::new(),
+            is_dirty: false,
+            first_append_ms: -1,
+        }
+    }
+
+    /// Append a batch of one record; return the error code, the log end and the high watermark.
+    fn appended(state: &mut LeaseState, acks: i16) -> (i16, i64, i64) {
+        let mut records = batch(1, (-1, -1, -1), 5);
+        let mut header = check_client_batch(&records, 9).unwrap();
+        let produced = append_one(state, &mut records, &mut header, acks, 5).unwrap();
+        let high_watermark = state.shared.high_watermark.load(Ordering::Acquire);
+        (produced.error_code, state.end_offset(), high_watermark)
+    }
+
+    #[test]
+    fn an_only_replica_commits_what_it_appends() {
+        assert_eq!(appended(&mut state(), ACKS_ALL), (0, 11, 11));
+    }
+
+    #[test]
+    fn an_append_whose_lease_ends_during_the_write_is_not_committed() {
+        let mut state = state();
+        state.shared.has_ended.store(true, Ordering::Release);
+        assert_eq!(appended(&mut state, ACKS_ALL), (NOT_LEADER, 11, 10));
+        assert_eq!(appended(&mut state, 1), (0, 12, 10));
+    }
 }
