@@ -58,6 +58,6 @@ RECORDED_SEEDS: Final = {
     "segments behind gaps deleted, without recovery points": RecordedSeed(8, draw_cleaning),
     "settings of topics not applied": RecordedSeed(6),
     "snapshot with a partition less": RecordedSeed(11),
-    "stale high watermark in a lane": RecordedSeed(3, draw_lanes),
+    "stale high watermark in a lane": RecordedSeed(15, draw_lanes),
     "truncation below the high watermark": RecordedSeed(6),
 }
