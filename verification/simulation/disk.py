@@ -238,7 +238,7 @@ class SimulatedDirectory(SerialExecutor):
         self._enqueue_notes()
         while self._jobs:
             function, args, _ = self._jobs.popleft()
-            self._perform_powered(self._perform_guarded, function, args)
+            self._perform_powered(self._perform_in_turn, function, args)
         return True
 
     def _schedule(self) -> None:
@@ -260,7 +260,7 @@ class SimulatedDirectory(SerialExecutor):
             self._is_busy = False
             return
         function, args, callback = self._jobs.popleft()
-        result, error = self._perform_powered(self._perform_guarded, function, args)
+        result, error = self._perform_powered(self._perform_in_turn, function, args)
         if isinstance(error, Interrupted):
             return
         if callback is not None:
@@ -299,6 +299,10 @@ class SimulatedDirectory(SerialExecutor):
         for _, _, callback in jobs:
             if callback is not None:
                 self._loop.call_soon(callback, None, failure)
+
+    @property
+    def _perform_in_turn(self) -> Callable[[Callable[..., object], tuple[object, ...]], Outcome]:
+        return self._perform if self.guard is None else self._perform_guarded
 
     def _perform_powered(
         self,

@@ -25,6 +25,7 @@ from spindle.protocol.messages.fetch import FetchResponse
 from spindle.protocol.messages.produce import ProduceResponse
 from spindle.protocol.records.batch import BatchHeader
 from spindle.protocol.requests import read_request
+from spindle.protocol.sentinels import ACKS_ALL
 from spindle.runtime.lanes.native_lanes import Targets
 from spindle.serving.fetch.sendfile_response import frame_of
 from verification.simulation.disk import Interrupted, SimulatedDisks
@@ -474,15 +475,14 @@ class LaneModel(NativeLane):
                 try:
                     if error is None:
                         self._dirty[lease.id] = lease
-                        records = bytearray(part.fields.records)
-                        results.append(_Produced(0, *lease.append(records, self._wall_clock_ms())))
+                        results.append(self._append(lease, part, message.acks))
                         continue
                 except OSError as failure:
                     error = failure
                     lease.end(was_cut=False)
                 lease.failed()
                 results.append(_Produced(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1))
-            if results[0].error_code:
+            if results[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR:
                 return _Step.RETURN  # nothing is written: Python tries again
             yield self._step_s()
             for lease in leases:
@@ -497,6 +497,14 @@ class LaneModel(NativeLane):
         response = _produced(header, message, zip(results, starts, strict=True))
         seat.response = lambda: response
         return _Step.SERVED
+
+    def _append(self, lease: LeaseModel, part: _Part, acks: int) -> _Produced:
+        """Append a batch; it is not committed if the lease has ended meanwhile."""
+        records = bytearray(part.fields.records)
+        produced = _Produced(0, *lease.append(records, self._wall_clock_ms()))
+        if lease.has_ended and acks == ACKS_ALL:
+            return _Produced(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
+        return produced
 
     def _admitted(
         self, parts: Sequence[_Part], batches: Sequence[BatchHeader | None], acks: int

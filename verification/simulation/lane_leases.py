@@ -235,7 +235,7 @@ class LeaseModel(NativeLease):
         if self.first_append_ms < 0:
             self.first_append_ms = now_ms
         self._end_offset = header.next_offset
-        if self.terms.is_sole_replica:
+        if self.terms.is_sole_replica and not self._has_ended:
             self._raise(header.next_offset)
         for at, count in ((0, 1), (2, len(records)), (3, header.record_count)):
             self._counts[at] += count

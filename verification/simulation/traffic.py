@@ -119,7 +119,8 @@ class SimulatedTraffic:
         if self._cluster.scenario.deeds.directories:
             self._movers.append(self._spawn(self._move_replicas()))
         scenario = self._cluster.scenario
-        if scenario.has_lanes and not (scenario.chances.is_lossy or scenario.deeds.unclean):
+        is_lossy = scenario.chances.is_lossy or scenario.deeds.isolated_failure
+        if scenario.has_lanes and not (is_lossy or scenario.deeds.unclean):
             self._movers.append(self._spawn(self._administer_single()))
         if self._cluster.scenario.deeds.cordons:
             self._movers.append(self._spawn(self._cordon_directories()))

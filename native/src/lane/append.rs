@@ -12,6 +12,7 @@ use super::wire::{Header, Produce, Produced, TopicKey};
 use crate::batch::HEADER_BYTES;
 
 const NOT_STORED: i16 = 56; // KAFKA_STORAGE_ERROR
+const NOT_LEADER: i16 = 6; // NOT_LEADER_OR_FOLLOWER
 const ACKS_ALL: i16 = -1;
 
 /// Why a request was not served whole.
@@ -96,14 +97,14 @@ pub fn append(
             return Err(AppendError::Up);
         };
         if failure.is_some() || is_over() {
-            results.push(not_stored(&state.shared));
+            results.push(failed(&state.shared, NOT_STORED));
             continue;
         }
         let records = &mut frame[request.parts[at].records.clone()];
         let mut unpatched = [0; HEADER_BYTES];
         unpatched.copy_from_slice(&records[..HEADER_BYTES]);
         let began = Instant::now();
-        match append_one(state, records, &mut headers[at], now_ms) {
+        match append_one(state, records, &mut headers[at], request.acks, now_ms) {
             Ok(result) => {
                 leases
                     .writes
@@ -121,7 +122,7 @@ pub fn append(
                 if at == 0 {
                     return Err(AppendError::Disk(error));
                 }
-                results.push(not_stored(&shared));
+                results.push(failed(&shared, NOT_STORED));
                 failure = Some(error);
             }
         }
@@ -137,16 +138,24 @@ pub const STORAGE_ERROR: Produced = Produced {
     log_start_offset: -1,
 };
 
-fn not_stored(lease: &LeaseShared) -> Produced {
+fn failed(lease: &LeaseShared, error_code: i16) -> Produced {
     lease.counts.produces.fetch_add(1, Ordering::Relaxed);
     lease.counts.failed_produces.fetch_add(1, Ordering::Relaxed);
-    STORAGE_ERROR
+    Produced {
+        error_code,
+        ..STORAGE_ERROR
+    }
 }
 
+/// Write a batch, and return what its producer is told.
+///
+/// If the lease has ended meanwhile, other replicas may have to have the records before they are
+/// committed.
 fn append_one(
     state: &mut LeaseState,
     records: &mut [u8],
     header: &mut BatchHeader,
+    acks: i16,
     now_ms: i64,
 ) -> io::Result<Produced> {
     let shared = state.shared.clone();
@@ -169,7 +178,11 @@ fn append_one(
     }
     let end_offset = header.last_offset() + 1;
     shared.end_offset.store(end_offset, Ordering::Release);
-    if shared.is_sole_replica {
+    if shared.has_ended_meanwhile() {
+        if acks == ACKS_ALL {
+            return Ok(failed(&shared, NOT_LEADER));
+        }
+    } else if shared.is_sole_replica {
         shared.raise_high_watermark(end_offset);
     }
     shared.counts.produces.fetch_add(1, Ordering::Relaxed);
@@ -293,5 +306,27 @@ mod tests {
         );
         assert!(matches!(appended, Err(AppendError::Up)));
         assert_eq!((log_bytes(&leases, 1), log_bytes(&leases, 2)), (0, 0));
+    }
+
+    /// Append a batch of one record; return the error code, the log end and the high watermark.
+    fn appended(state: &mut LeaseState, acks: i16) -> (i16, i64, i64) {
+        let mut records = batch(1, (-1, -1, -1), 5);
+        let mut header = check_client_batch(&records, 9).unwrap();
+        let produced = append_one(state, &mut records, &mut header, acks, 5).unwrap();
+        let high_watermark = state.shared.high_watermark.load(Ordering::Acquire);
+        (produced.error_code, state.end_offset(), high_watermark)
+    }
+
+    #[test]
+    fn an_only_replica_commits_what_it_appends() {
+        assert_eq!(appended(&mut state(1), ACKS_ALL), (0, 1, 1));
+    }
+
+    #[test]
+    fn an_append_whose_lease_ends_during_the_write_is_not_committed() {
+        let mut state = state(1);
+        state.shared.has_ended.store(true, Ordering::Release);
+        assert_eq!(appended(&mut state, ACKS_ALL), (NOT_LEADER, 1, 0));
+        assert_eq!(appended(&mut state, 1), (0, 2, 0));
     }
 }

@@ -50,6 +50,14 @@ impl LeaseShared {
         self.is_active.load(Ordering::Acquire) && !self.has_ended.load(Ordering::Acquire)
     }
 
+    /// Return whether the lease has ended, after the caller has stored the log end.
+    ///
+    /// An end of the lease that is not seen here finds that log end.
+    pub fn has_ended_meanwhile(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.has_ended.load(Ordering::Acquire)
+    }
+
     /// Return whether fetches wait, after a change that the caller has made before; they do not
     /// count any more, because the caller has them looked at.
     ///

@@ -161,7 +161,9 @@ impl Shared {
         if was_cut {
             lease.was_cut.store(true, Ordering::Release);
         }
-        if !lease.has_ended.swap(true, Ordering::AcqRel) {
+        let had_ended = lease.has_ended.swap(true, Ordering::AcqRel);
+        fence(Ordering::SeqCst); // see `LeaseShared::has_ended_meanwhile`
+        if !had_ended {
             locked(&self.ended).push(lease.id);
             self.wake_fetches(lease);
         }

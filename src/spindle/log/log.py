@@ -54,9 +54,9 @@ from spindle.protocol.sentinels import NO_TIMESTAMP
 
 logger = logging.getLogger(__name__)
 
-_NOTHING: Final = memoryview(b"")
 _NO_UNSTABLE_OFFSET: Final = 2**63 - 1
 NEVER_TRUNCATED: Final = 2**63 - 1
+LOG_END: Final = 2**63 - 1  # as a high watermark: all records are committed
 
 
 class Log(LeasableOffsets):
@@ -228,12 +228,15 @@ class Log(LeasableOffsets):
         )
         max_timestamp = max([header.max_timestamp for _, header in placed])
         last_offset = last.base_offset + last.last_offset_delta
-        before, epoch, lease = self.segments.active, self.epochs.latest, self.suspend_lease()
+        lease = None
+        if self.lease is not None:
+            before, epoch, lease = self.segments.active, self.epochs.latest, self.suspend_lease()
+        end_offset = last_offset + 1
         try:
             segment = self._segment_for(records, first, last_offset, max_timestamp, now_ms)
             self._assign_epochs(placed)
             segment.append(records, placed)
-            self.log_end_offset = last_offset + 1
+            self._log_end_offset = end_offset
             for change in changes:
                 self.producers.apply(change)
             for transaction in completed:
@@ -248,7 +251,7 @@ class Log(LeasableOffsets):
         if changes:
             self._note_unstable()
         self.note_unflushed(now_ms)
-        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+        if end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush()
         return AppendInfo(
             first.base_offset,
@@ -363,19 +366,12 @@ class Log(LeasableOffsets):
                 if data is not None:
                     first = int.from_bytes(data[:8], "big") if data else offset
                     return FetchedRecords(data, first)
-        return FetchedRecords(_NOTHING, offset)
+        return FetchedRecords(memoryview(b""), offset)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Return aborted transactions with records in [start_offset, end_offset), by their ends."""
         self._refuse_if_deleted()
-        aborted: list[AbortedTransaction] = []
-        for segment in self.segments.from_offset(start_offset):
-            for transaction in segment.transaction_index.entries():
-                if transaction.overlaps(start_offset, end_offset):
-                    aborted.append(transaction)
-                if transaction.precedes_none_below(end_offset):
-                    return aborted
-        return aborted
+        return self.segments.aborted_transactions(start_offset, end_offset)
 
     def advance_search(self, search: TimestampSearch) -> None:
         """Run the next step of a search by timestamp; see `TimestampSearch.advance`."""
@@ -396,7 +392,11 @@ class Log(LeasableOffsets):
 
     def update_high_watermark(self, offset: int) -> None:
         """Set the high watermark, kept within log start and log end."""
-        self.high_watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
+        if self.lease is not None:
+            self.lease.raise_high_watermark(offset)
+        else:
+            limited = min(offset, self._log_end_offset)
+            self._high_watermark = max(self.log_start_offset, limited)
         if self._first_unstable_offset != _NO_UNSTABLE_OFFSET:
             self.producers.on_high_watermark(self.high_watermark)
             self._note_unstable()

@@ -20,7 +20,7 @@ from spindle.disks.executor import Callback
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.append_batches import writable
 from spindle.log.lease import LogLease
-from spindle.log.log import Log
+from spindle.log.log import LOG_END, Log
 from spindle.log.log_config import LogConfig
 from spindle.log.log_values import AppendInfo
 from spindle.log.producers.verification import NO_TRANSACTION, TransactionContext
@@ -443,7 +443,7 @@ class Partition:
         )
         if append.leader.is_sole_replica:
             # No other replica has to have it, so it is committed as soon as it is written.
-            log.update_high_watermark(log.log_end_offset)
+            log.update_high_watermark(LOG_END)
         return info
 
     def _appended(

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.log.segments.segment import Segment
 
 
@@ -68,3 +69,14 @@ class Segments:
     @property
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self._segments)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return aborted transactions with records in [start_offset, end_offset), by their ends."""
+        aborted: list[AbortedTransaction] = []
+        for segment in self.from_offset(start_offset):
+            for transaction in segment.transaction_index.entries():
+                if transaction.overlaps(start_offset, end_offset):
+                    aborted.append(transaction)
+                if transaction.precedes_none_below(end_offset):
+                    return aborted
+        return aborted

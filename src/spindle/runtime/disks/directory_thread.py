@@ -143,7 +143,8 @@ class DirectoryThread(SerialExecutor):
             number, function, args = job
             watched.function = function
             self._began_ns = began_ns = perf_counter_ns()
-            result, error = self._perform_guarded(function, args)
+            perform = self._perform if self.guard is None else self._perform_guarded
+            result, error = perform(function, args)
             self._began_ns = 0
             self._busy_ns += perf_counter_ns() - began_ns
             watched.function = None

@@ -207,10 +207,9 @@ class SerialExecutor(ABC):
     def _perform_guarded(
         self, function: Callable[..., object], args: tuple[object, ...]
     ) -> Outcome:
-        """Run a queued function while no other code uses the logs."""
+        """Run a queued function while no other code uses the logs; there is a guard."""
         guard = self.guard
-        if guard is None:
-            return self._perform(function, args)
+        assert guard is not None
         guard.enter()
         try:
             return self._perform(function, args)
