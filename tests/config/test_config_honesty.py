@@ -57,9 +57,16 @@ GROUP_KEYS_WITH_EFFECT: Final = {
     "share.record.lock.duration.ms",
     "share.renew.acknowledge.enable",
     "share.session.timeout.ms",
+    "streams.acceptable.recovery.lag",
+    "streams.assignment.interval.ms",
+    "streams.heartbeat.interval.ms",
+    "streams.initial.rebalance.delay.ms",
+    "streams.num.standby.replicas",
+    "streams.session.timeout.ms",
+    "streams.task.offset.interval.ms",
 }
-"""Their readers are in `ConsumerGroupConfig.of_group`, `ShareGroupConfig.of_group` and
-`spindle.runtime.share.settings`."""
+"""Their readers are in `of_group` of `ConsumerGroupConfig`, `ShareGroupConfig` and
+`StreamsGroupConfig`, and in `spindle.runtime.share.settings`."""
 
 
 def test_keys_of_a_group_or_a_subscription_say_whether_they_have_an_effect() -> None:

@@ -163,8 +163,8 @@ def test_a_record_with_key_type_0_is_read_as_an_offset_commit() -> None:
     assert parsed.group_id == "g"
 
 
-@pytest.mark.parametrize("kind", [9, 17, 23, 99])
-def test_records_of_streams_groups_are_passed_over(kind: int) -> None:
+@pytest.mark.parametrize("kind", [9, 18, 24, 99])
+def test_records_of_unknown_types_are_passed_over(kind: int) -> None:
     assert parse_record(kind.to_bytes(2, "big") + b"\0\1g", b"\0\0", 0) is None
 
 

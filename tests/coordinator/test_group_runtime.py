@@ -189,7 +189,7 @@ async def test_transactions_in_the_log_are_replayed(is_commit: bool, offset: int
             is_transactional=True,
         ),
     )
-    unknown = SimpleRecord(b"\0\x13\0\1g\0\1m", b"\0\0", 1)
+    unknown = SimpleRecord(b"\0\x63\0\1g\0\1m", b"\0\0", 1)
     log.put(where, build_batch([unknown], base_sequence=0))
     broker = start_broker(log=log)
     await broker.groups.wait_loaded()

@@ -1,6 +1,7 @@
 """A Kafka Streams application with exactly_once_v2: every record is counted once.
 
-Its two instances and the brokers are killed meanwhile, and a log directory dies.
+Its two instances and the brokers are killed meanwhile, and a log directory dies. Its group is a
+classic one, or a streams group (KIP-1071), which then also has a repartition topic.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from peers.cluster import QUICK_FAILOVER, Cluster
 from peers.committed_reader import committed_records, stable_end
 from peers.failing_disk import FailingDisk, why_no_failing_disks
 from peers.java_process import JavaProcess
-from peers.java_tools import compiled_classes
+from peers.java_tools import compiled_classes, run_in_new_jvm
 from peers.node import KafkaNode, Node
 from peers.paths import java_can_compile, streams_jars
 from peers.steady_input import KEYS, SteadyInput
@@ -28,6 +29,12 @@ pytestmark = [
 ]
 PARTITIONS = 4
 LIMIT_S = 90.0
+STREAMS_GROUP_TIMES = {
+    "group.streams.min.session.timeout.ms": "6000",
+    "group.streams.session.timeout.ms": "6000",
+    "group.streams.min.heartbeat.interval.ms": "500",
+    "group.streams.heartbeat.interval.ms": "500",
+}
 SOURCE, TARGET, APPLICATION = "words", "counts", "counter"
 
 
@@ -47,7 +54,12 @@ def cluster(
     tmp_path: Path, candidate_class: type[Node], disk: FailingDisk | None
 ) -> Iterator[Cluster]:
     """Run three nodes; the second directory of node 2 is on the disk."""
-    overrides = {**QUICK_FAILOVER, "min.insync.replicas": "2", "num.partitions": str(PARTITIONS)}
+    overrides = {
+        **QUICK_FAILOVER,
+        **STREAMS_GROUP_TIMES,
+        "min.insync.replicas": "2",
+        "num.partitions": str(PARTITIONS),
+    }
     program = "kafka" if candidate_class is KafkaNode else "spindle"
     cluster = Cluster(tmp_path / "nodes", [program] * 3, overrides)
     if disk is not None:
@@ -57,7 +69,7 @@ def cluster(
         yield cluster
 
 
-def instance(cluster: Cluster, folder: Path, number: int) -> JavaProcess:
+def instance(cluster: Cluster, folder: Path, number: int, protocol: str) -> JavaProcess:
     jars = streams_jars()
     classes = compiled_classes("streams", *sorted(jars.glob("*.jar")))
     return JavaProcess(
@@ -68,6 +80,8 @@ def instance(cluster: Cluster, folder: Path, number: int) -> JavaProcess:
         TARGET,
         APPLICATION,
         str(folder / f"state{number}"),
+        protocol,
+        *(["regroups"] if protocol == "streams" else []),
         extra_path=os.pathsep.join([str(classes), f"{jars}/*"]),
     )
 
@@ -84,6 +98,14 @@ def wait_more(cluster: Cluster, records: int) -> None:
     )
 
 
+def described(cluster: Cluster) -> str:
+    """Return what Kafka's tool prints about the members of the streams group."""
+    asked = ["--describe", "--members", "--verbose", "--group", APPLICATION]
+    result = run_in_new_jvm("streams-groups", "--bootstrap-server", cluster.bootstrap, *asked)
+    result.check()
+    return result.stdout
+
+
 def counts(cluster: Cluster) -> dict[bytes, list[int]]:
     """Return the counts of each key, in the order of the output."""
     counts: dict[bytes, list[int]] = defaultdict(list)
@@ -96,17 +118,21 @@ def counts(cluster: Cluster) -> dict[bytes, list[int]]:
     return counts
 
 
+@pytest.mark.parametrize("protocol", ["classic", "streams"])
 def test_every_record_is_counted_once(
-    cluster: Cluster, disk: FailingDisk | None, tmp_path: Path
+    cluster: Cluster, disk: FailingDisk | None, tmp_path: Path, protocol: str
 ) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     new = [NewTopic(name, PARTITIONS, 3) for name in (SOURCE, TARGET)]
     for future in admin.create_topics(new).values():
         future.result(30)
     cluster.wait_in_sync([SOURCE, TARGET])
-    instances = [instance(cluster, tmp_path, number) for number in (1, 2)]
+    instances = [instance(cluster, tmp_path, number, protocol) for number in (1, 2)]
     with instances[0], instances[1], SteadyInput(cluster.bootstrap, SOURCE, PARTITIONS) as written:
         wait_more(cluster, 200)
+        if protocol == "streams":
+            lines = described(cluster).splitlines()[1:]
+            assert sum(" streams " in line and "ACTIVE: 0:[" in line for line in lines) == 2
         instances[0].restart()
         wait_more(cluster, 200)
         cluster.restart(1, is_killed=True)

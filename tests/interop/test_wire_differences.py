@@ -9,6 +9,7 @@ import pytest
 import wire_cases
 import wire_cases_consumer_groups
 import wire_cases_share_groups
+import wire_cases_streams_groups
 import wire_cases_transactional_data
 import wire_cases_transactions
 from peers.compare import Difference, Pair
@@ -28,6 +29,7 @@ CHAPTERS: dict[str, list[Case]] = {
     **wire_cases.CHAPTERS,
     "consumer groups": wire_cases_consumer_groups.CASES,
     "share groups": wire_cases_share_groups.CASES,
+    "streams groups": wire_cases_streams_groups.CASES,
     # Records first: offsets by time find them, and not a marker, whose time differs.
     **wire_cases_transactional_data.CHAPTERS,
     **wire_cases_transactions.CHAPTERS,
@@ -41,7 +43,7 @@ DELIBERATE: list[tuple[str, str]] = [
         r"|delete_topics|describe_acls|describe_client_quotas|describe_configs|describe_producers"
         r"|describe_transactions|elect_leaders"
         r"|list_config_resources|list_groups|list_offsets|list_transactions|metadata"
-        r"|offset_fetch|write_txn_markers) / .*: order ",
+        r"|offset_fetch|streams_group_(describe|heartbeat)|write_txn_markers) / .*: order ",
         "Kafka's order is that of a hash",
     ),
     (r"^api_versions / .*api_keys: 77 -> ", "differences.md: APIs that are not served"),
@@ -110,6 +112,10 @@ DELIBERATE: list[tuple[str, str]] = [
     (
         r"^add_partitions_to_txn / same twice",
         "a partition that is named twice is told once",
+    ),
+    (
+        r"^streams_group_heartbeat / .*'Internal topics are missing: ",
+        "Kafka's order is that of a hash",
     ),
     (
         r"^write_txn_markers / older epoch.*error_code: -1 -> 47",

@@ -17,7 +17,12 @@ from spindle.config.definition import (
     ConfigKey,
     key_table,
 )
-from spindle.config.no_effect import ASSIGNS_AT_ONCE, NO_STREAMS_GROUPS
+from spindle.config.no_effect import (
+    ASSIGNS_AT_ONCE,
+    NO_CLIENT_TAGS,
+    NO_WARMUPS,
+    ONE_STREAMS_ASSIGNOR,
+)
 from spindle.config.validators import ListOf, OneOf, Range, ShareOffsetReset
 
 # fmt: off
@@ -60,34 +65,31 @@ _KEYS = (
               "Session timeout of the members of a share group."),
     ConfigKey("streams.acceptable.recovery.lag", LONG, 10_000, Range(0), WITH_RESOURCE,
               "Offsets that a member may lag behind and still get an active task.",
-              is_internal=True, no_effect=NO_STREAMS_GROUPS),
+              is_internal=True),
     ConfigKey("streams.assignment.interval.ms", INT, 1000, Range(0), WITH_RESOURCE,
-              "Pause between two assignments of a streams group.", no_effect=NO_STREAMS_GROUPS),
+              "Pause between two assignments of a streams group."),
     ConfigKey("streams.assignor.name", STRING, None, None, WITH_RESOURCE,
               "Assignor of a streams group; unset for the first of group.streams.assignors.",
-              no_effect=NO_STREAMS_GROUPS),
+              no_effect=ONE_STREAMS_ASSIGNOR),
     ConfigKey("streams.assignor.offload.enable", BOOLEAN, True, None, WITH_RESOURCE,
               "Whether assignments of a streams group are computed beside its requests.",
-              is_internal=True, no_effect=NO_STREAMS_GROUPS),
+              is_internal=True, no_effect=ASSIGNS_AT_ONCE),
     ConfigKey("streams.heartbeat.interval.ms", INT, 5000, Range(1), WITH_RESOURCE,
-              "Heartbeat interval of the members of a streams group.",
-              no_effect=NO_STREAMS_GROUPS),
+              "Heartbeat interval of the members of a streams group."),
     ConfigKey("streams.initial.rebalance.delay.ms", INT, 3000, Range(0), WITH_RESOURCE,
-              "Pause of a new streams group before its first assignment.",
-              no_effect=NO_STREAMS_GROUPS),
+              "Pause of a new streams group before its first assignment."),
     ConfigKey("streams.num.standby.replicas", INT, 0, Range(0), WITH_RESOURCE,
-              "Number of standby replicas of each task of a streams group.",
-              no_effect=NO_STREAMS_GROUPS),
+              "Number of standby replicas of each task of a streams group."),
     ConfigKey("streams.num.warmup.replicas", INT, 2, Range(0), WITH_RESOURCE,
               "Maximum number of warm-up tasks of a streams group.",
-              is_internal=True, no_effect=NO_STREAMS_GROUPS),
+              is_internal=True, no_effect=NO_WARMUPS),
     ConfigKey("streams.rack.aware.assignment.tags", LIST, (), ListOf(), WITH_RESOURCE,
-              "Client tags over which standby tasks are spread.", no_effect=NO_STREAMS_GROUPS),
+              "Client tags over which standby tasks are spread.", no_effect=NO_CLIENT_TAGS),
     ConfigKey("streams.session.timeout.ms", INT, 45_000, Range(1), WITH_RESOURCE,
-              "Session timeout of the members of a streams group.", no_effect=NO_STREAMS_GROUPS),
+              "Session timeout of the members of a streams group."),
     ConfigKey("streams.task.offset.interval.ms", INT, 60_000, Range(1), WITH_RESOURCE,
               "Time between two reports of the offsets of warm-up tasks.",
-              is_internal=True, no_effect=NO_STREAMS_GROUPS),
+              is_internal=True),
 )
 # fmt: on
 

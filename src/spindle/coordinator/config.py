@@ -48,10 +48,14 @@ class GroupCoordinatorConfig:
     """Settings of consumer groups that have none of their own."""
     share: "ShareGroupConfig" = field(default_factory=lambda: ShareGroupConfig())
     """Settings of share groups that have none of their own."""
+    streams: "StreamsGroupConfig" = field(default_factory=lambda: StreamsGroupConfig())
+    """Settings of streams groups that have none of their own."""
     migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     """`group.consumer.migration.policy`."""
     serves_consumer_groups: bool = True
     """False if `group.coordinator.rebalance.protocols` does not contain `consumer`."""
+    serves_streams_groups: bool = True
+    """False if `group.coordinator.rebalance.protocols` does not contain `streams`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,72 @@ class ShareGroupConfig:
             session_timeout_ms=_within(session_ms, self.session_timeout_limits_ms),
             heartbeat_interval_ms=_within(heartbeat_ms, self.heartbeat_interval_limits_ms),
             assignment_interval_ms=_within(interval_ms, self.assignment_interval_limits_ms),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsGroupConfig:
+    """Settings of one streams group (KIP-1071)."""
+
+    session_timeout_ms: int = 45_000
+    """`streams.session.timeout.ms` of the group, or `group.streams.session.timeout.ms`."""
+    heartbeat_interval_ms: int = 5_000
+    """`streams.heartbeat.interval.ms` of the group, or `group.streams.heartbeat.interval.ms`."""
+    assignment_interval_ms: int = 1_000
+    """`streams.assignment.interval.ms` of the group, or `group.streams.assignment.interval.ms`:
+    time between two target assignments."""
+    initial_rebalance_delay_ms: int = 3_000
+    """`streams.initial.rebalance.delay.ms` of the group, or
+    `group.streams.initial.rebalance.delay.ms`: time that a new group waits for more members."""
+    num_standby_replicas: int = 0
+    """`streams.num.standby.replicas` of the group, or `group.streams.num.standby.replicas`."""
+    task_offset_interval_ms: int = 60_000
+    """`streams.task.offset.interval.ms` of the group, or
+    `group.streams.task.offset.interval.ms`."""
+    acceptable_recovery_lag: int = 10_000
+    """`streams.acceptable.recovery.lag` of the group, or `group.streams.acceptable.recovery.lag`:
+    in records."""
+    session_timeout_limits_ms: tuple[int, int] = (45_000, 60_000)
+    """`group.streams.min.session.timeout.ms` and `group.streams.max.session.timeout.ms`."""
+    heartbeat_interval_limits_ms: tuple[int, int] = (5_000, 15_000)
+    """`group.streams.min.heartbeat.interval.ms` and `group.streams.max.heartbeat.interval.ms`."""
+    assignment_interval_limits_ms: tuple[int, int] = (0, 15_000)
+    """`group.streams.min.assignment.interval.ms`, `group.streams.max.assignment.interval.ms`."""
+    min_task_offset_interval_ms: int = 15_000
+    """`group.streams.min.task.offset.interval.ms`."""
+    max_standby_replicas: int = 2
+    """`group.streams.max.standby.replicas`."""
+    max_size: int = 2_147_483_647
+    """`group.streams.max.size`: maximum number of members."""
+
+    def with_assignment_interval(self, interval_ms: int) -> "StreamsGroupConfig":
+        """Return the settings with another assignment interval; the limits hold for it, too."""
+        interval_ms = _within(interval_ms, self.assignment_interval_limits_ms)
+        return replace(self, assignment_interval_ms=interval_ms)
+
+    def of_group(self, own: Mapping[str, str]) -> "StreamsGroupConfig":
+        """Return the settings of a group with dynamic values of its own.
+
+        A value that is outside of the broker's limits by now counts as the limit.
+        """
+        session_ms = int(own.get("streams.session.timeout.ms", self.session_timeout_ms))
+        heartbeat_ms = int(own.get("streams.heartbeat.interval.ms", self.heartbeat_interval_ms))
+        interval_ms = int(own.get("streams.assignment.interval.ms", self.assignment_interval_ms))
+        offset_ms = int(own.get("streams.task.offset.interval.ms", self.task_offset_interval_ms))
+        delay_ms = int(
+            own.get("streams.initial.rebalance.delay.ms", self.initial_rebalance_delay_ms)
+        )
+        standbys = int(own.get("streams.num.standby.replicas", self.num_standby_replicas))
+        lag = int(own.get("streams.acceptable.recovery.lag", self.acceptable_recovery_lag))
+        return replace(
+            self,
+            session_timeout_ms=_within(session_ms, self.session_timeout_limits_ms),
+            heartbeat_interval_ms=_within(heartbeat_ms, self.heartbeat_interval_limits_ms),
+            assignment_interval_ms=_within(interval_ms, self.assignment_interval_limits_ms),
+            initial_rebalance_delay_ms=delay_ms,
+            num_standby_replicas=min(standbys, self.max_standby_replicas),
+            task_offset_interval_ms=max(offset_ms, self.min_task_offset_interval_ms),
+            acceptable_recovery_lag=lag,
         )
 
 

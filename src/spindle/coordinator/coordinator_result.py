@@ -150,7 +150,10 @@ class TimerKey(NamedTuple):
     the session of a consumer group's member times out. `revocation`: such a member has not given up
     partitions in time. `consumer_join`, `consumer_sync`: a classic member of a consumer group has
     not sent JoinGroup or SyncGroup in time. `share_session`: the session of a share group's member
-    times out. `expiration`: expired offsets and empty groups of the shard are deleted.
+    times out. `streams_session`: the session of a streams group's member times out.
+    `streams_revocation`: such a member has not given up tasks in time. `streams_assignment`: the
+    first target assignment of a streams group is due. `expiration`: expired offsets and empty
+    groups of the shard are deleted.
     """
 
     kind: Literal[
@@ -162,6 +165,9 @@ class TimerKey(NamedTuple):
         "consumer_join",
         "consumer_sync",
         "share_session",
+        "streams_session",
+        "streams_revocation",
+        "streams_assignment",
         "expiration",
     ]
     group_id: str = ""

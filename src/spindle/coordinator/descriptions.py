@@ -8,6 +8,7 @@ from spindle.coordinator.classic.classic_group import ClassicGroup, GroupState
 from spindle.coordinator.consumer.descriptions import CONSUMER_TYPE, listed
 from spindle.coordinator.group_table import GroupTable
 from spindle.coordinator.share.descriptions import SHARE_TYPE, listed_share_group
+from spindle.coordinator.streams.descriptions import STREAMS_TYPE, listed_streams_group
 from spindle.protocol import versions
 from spindle.protocol.messages.describe_groups import DescribeGroupsResponse
 from spindle.protocol.messages.list_groups import ListGroupsResponse
@@ -30,7 +31,9 @@ def describe_group(groups: GroupTable, group_id: str, api_version: int) -> Descr
         missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
         if api_version >= versions.DESCRIBE_GROUPS_GROUP_ID_NOT_FOUND:
             missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            is_other = group_id in groups.consumer or group_id in groups.share
+            is_other = any(
+                group_id in others for others in (groups.consumer, groups.share, groups.streams)
+            )
             reason = "is not a classic group" if is_other else "not found"
             missing.error_message = f"Group {group_id} {reason}."
         return missing
@@ -81,6 +84,12 @@ def list_groups(
             listed_share_group(group)
             for group in groups.share.values()
             if not states or group.state.value.lower() in states
+        ]
+    if not types or STREAMS_TYPE in types:
+        matching += [
+            listed_streams_group(group)
+            for group in groups.streams.values()
+            if not states or group.state.filter_name in states
         ]
     return matching
 

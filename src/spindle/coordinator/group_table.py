@@ -8,12 +8,15 @@ from spindle.coordinator.config import (
     ConsumerGroupConfig,
     GroupCoordinatorConfig,
     ShareGroupConfig,
+    StreamsGroupConfig,
 )
 from spindle.coordinator.consumer.consumer_group import ConsumerGroup
 from spindle.coordinator.consumer.records import ConsumerGroupRecord, RecordKind
 from spindle.coordinator.consumer.subscriptions import TopicsView
 from spindle.coordinator.share.group_records import ShareGroupRecord, ShareRecordKind
 from spindle.coordinator.share.share_group import ShareGroup
+from spindle.coordinator.streams.records import StreamsGroupRecord, StreamsRecordKind
+from spindle.coordinator.streams.streams_group import StreamsGroup
 from spindle.metadata.topics import EMPTY_TOPICS
 
 
@@ -29,6 +32,9 @@ class GroupTable:
         share_config_of: returns the settings that a share group has now.
         consumer: groups of the consumer protocol (KIP-848) by id.
         share: share groups (KIP-932) by id.
+        streams_config_of: returns the settings that a streams group has now.
+        streams: streams groups (KIP-1071) by id.
+        streams_delays_ms: soft state: when a new streams group gets its first assignment.
         view: the topics of the latest request, for the timers that fire after it.
     """
 
@@ -39,6 +45,9 @@ class GroupTable:
         "consumer",
         "share",
         "share_config_of",
+        "streams",
+        "streams_config_of",
+        "streams_delays_ms",
         "view",
     )
 
@@ -47,6 +56,7 @@ class GroupTable:
         config: GroupCoordinatorConfig,
         config_of: Callable[[str], ConsumerGroupConfig] | None = None,
         share_config_of: Callable[[str], ShareGroupConfig] | None = None,
+        streams_config_of: Callable[[str], StreamsGroupConfig] | None = None,
     ) -> None:
         """Create an empty table; without functions all groups have the settings of `config`."""
         self.config = config
@@ -54,6 +64,9 @@ class GroupTable:
         self.share_config_of = share_config_of or (lambda _: config.share)
         self.consumer: dict[str, ConsumerGroup] = {}
         self.share: dict[str, ShareGroup] = {}
+        self.streams_config_of = streams_config_of or (lambda _: config.streams)
+        self.streams: dict[str, StreamsGroup] = {}
+        self.streams_delays_ms: dict[str, int] = {}
         self.view = TopicsView(EMPTY_TOPICS, -1)
         self._groups: dict[str, ClassicGroup] = {}
 
@@ -116,8 +129,29 @@ class GroupTable:
             group = self.share[record.group_id] = ShareGroup(record.group_id)
         group.replay(record)
 
+    def replay_streams(self, record: StreamsGroupRecord) -> None:
+        """Apply a record of a streams group; the first one creates the group."""
+        group = self.streams.get(record.group_id)
+        if record.value is None:
+            if group is None:
+                return
+            if record.kind is StreamsRecordKind.GROUP:
+                del self.streams[record.group_id]
+                return
+        elif group is None:
+            group = self.streams[record.group_id] = StreamsGroup(record.group_id)
+            classic = self._groups.get(record.group_id)
+            if classic is not None and classic.is_simple:
+                # It existed only for the offsets, whose records came first.
+                del self._groups[record.group_id]
+        group.replay(record)
+
+    def offset_owner(self, group_id: str) -> "ConsumerGroup | StreamsGroup | None":
+        """Return the group whose members have epochs and commit offsets; None if there is none."""
+        return self.consumer.get(group_id) or self.streams.get(group_id)
+
     def __iter__(self) -> Iterator[ClassicGroup]:
         return iter(list(self._groups.values()))
 
     def __len__(self) -> int:
-        return len(self._groups) + len(self.consumer) + len(self.share)
+        return len(self._groups) + len(self.consumer) + len(self.share) + len(self.streams)

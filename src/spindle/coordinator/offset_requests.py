@@ -18,6 +18,7 @@ from spindle.coordinator.group_table import GroupTable
 from spindle.coordinator.offset_store import OffsetStore
 from spindle.coordinator.partitioning import utf16_length
 from spindle.coordinator.records import CommittedOffset, GroupRecord, OffsetRecord
+from spindle.coordinator.streams.streams_group import StreamsGroup
 from spindle.metadata.topics import TopicsImage
 from spindle.protocol import versions
 from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
@@ -172,6 +173,12 @@ class OffsetRequests:
                 ],
             )
             return
+        streams_group = self._groups.streams.get(message.group_id)
+        if group is None and streams_group is not None:
+            streams_group.check_offset_commit(
+                message.member_id, generation_id, api_version, named_partitions(message.topics)
+            )
+            return
         self._groups.check_has_offsets(message.group_id)
         if group is None:
             # Without a generation the caller assigns partitions itself; the record of its first
@@ -202,11 +209,11 @@ class OffsetRequests:
         an offset in an open transaction has the error UNSTABLE_OFFSET_COMMIT.
 
         Raises:
-            ApiError: the group is a consumer group, and the caller is not a member in this epoch.
+            ApiError: the group's members have epochs, and the caller is not a member in this one.
         """
-        consumer_group = self._groups.consumer.get(request.group_id)
-        if consumer_group is not None:
-            consumer_group.check_offset_fetch(request.member_id, request.member_epoch)
+        owner = self._groups.offset_owner(request.group_id)
+        if owner is not None:
+            owner.check_offset_fetch(request.member_id, request.member_epoch)
         if request.topics is None:
             topics = self._fetch_all(request.group_id, require_stable)
         else:
@@ -231,7 +238,8 @@ class OffsetRequests:
         return FetchedGroup(group_id=request.group_id, topics=topics)
 
     def _exists(self, group_id: str) -> bool:
-        return self._groups.get(group_id) is not None or group_id in self._groups.consumer
+        groups = self._groups
+        return groups.get(group_id) is not None or groups.offset_owner(group_id) is not None
 
     def _fetch_one(
         self,
@@ -279,8 +287,7 @@ class OffsetRequests:
                 protocol type than `consumer`.
         """
         group = self._groups.get(request.group_id)
-        consumer_group = self._groups.consumer.get(request.group_id)
-        reader = group or consumer_group
+        reader = group or self._groups.offset_owner(request.group_id)
         if reader is None:
             raise group_not_found(request.group_id)
         if group is not None:
@@ -327,15 +334,15 @@ class OffsetRequests:
 
     def _delete_group(self, group_id: str, out: GroupResult) -> ErrorCode:
         group = self._groups.get(group_id)
-        consumer_group = self._groups.consumer.get(group_id)
+        owner = self._groups.offset_owner(group_id)
         if group is not None:
             try:
                 group.check_delete()
             except ApiError as error:
                 return error.code
-        elif consumer_group is None:
+        elif owner is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        elif consumer_group.members:
+        elif owner.members:
             return ErrorCode.NON_EMPTY_GROUP
         self._add_group_tombstones(group_id, out)
         return ErrorCode.NONE
@@ -346,9 +353,9 @@ class OffsetRequests:
         deleted.update(dict.fromkeys(self._offsets.open_partitions(group_id)))
         for partition in deleted:
             out.records.append(OffsetRecord(group_id, partition, None))
-        consumer_group = self._groups.consumer.get(group_id)
-        if consumer_group is not None:
-            out.records += consumer_group.deletion_records()
+        owner = self._groups.offset_owner(group_id)
+        if owner is not None:
+            out.records += owner.deletion_records()
         else:
             out.records.append(GroupRecord(group_id, None))
 
@@ -404,13 +411,15 @@ class OffsetRequests:
         """Add tombstones for expired offsets, and for Empty groups that have no offset left."""
         out.is_atomic = False
         for consumer_group in self._groups.consumer.values():
-            self._expire_consumer_group(consumer_group, out)
+            self._expire_modern_group(consumer_group, out)
+        for streams_group in self._groups.streams.values():
+            self._expire_modern_group(streams_group, out)
         for group in self._groups:
             is_last = self._expire_offsets(group, out)
             if is_last and group.state is GroupState.EMPTY and not group.pending_joins:
                 out.records.append(GroupRecord(group.group_id, None))
 
-    def _expire_consumer_group(self, group: ConsumerGroup, out: GroupResult) -> None:
+    def _expire_modern_group(self, group: ConsumerGroup | StreamsGroup, out: GroupResult) -> None:
         """Add tombstones for offsets of topics that no member reads, and for an empty group."""
         group_id = group.group_id
         is_last = not self._offsets.has_open_transactions(group_id)
@@ -471,6 +480,15 @@ def _may_expire(group: ClassicGroup) -> bool:
         and group.uses_consumer_protocol
         and group.subscribed_topics is not None
     )
+
+
+def named_partitions(topics: Iterable[RequestedTopic]) -> list[TopicPartition]:
+    """Return the partitions of a commit by the names of their topics."""
+    return [
+        TopicPartition(topic.name, partition.partition_index)
+        for topic in topics
+        for partition in topic.partitions
+    ]
 
 
 def group_not_found(group_id: str) -> ApiError:

@@ -16,6 +16,8 @@ from spindle.coordinator.coordinator_result import (
 )
 from spindle.coordinator.descriptions import DescribedGroup
 from spindle.coordinator.offset_requests import FetchedGroup
+from spindle.coordinator.streams.descriptions import DescribedStreamsGroup
+from spindle.coordinator.streams.topology import InternalTopic
 from spindle.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -28,6 +30,10 @@ from spindle.protocol.messages.list_groups import ListGroupsRequest, ListGroupsR
 from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
+from spindle.protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
 from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from spindle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -138,6 +144,14 @@ class GroupCoordinatorPort(Protocol):
     def describe_consumer_groups(
         self, group_ids: Sequence[str]
     ) -> list[DescribedConsumerGroup]: ...
+
+    async def streams_heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, client: Client
+    ) -> tuple[StreamsGroupHeartbeatResponse, Sequence[InternalTopic]]:
+        """Return the response, and the internal topics of the group that do not exist."""
+        ...
+
+    def describe_streams_groups(self, group_ids: Sequence[str]) -> list[DescribedStreamsGroup]: ...
 
     async def commit_offsets(
         self, request: OffsetCommitRequest, client: Client

@@ -2,8 +2,7 @@
 
 A key starts with its type (int16), a value with its version (int16). Values are written at the
 versions that Apache Kafka 4.4 writes: offsets 4 (1 if the client asked for its own retention time),
-classic groups 3, consumer and share groups 0. For streams groups `parse_record` returns None; their
-records stay in the log untouched.
+classic groups 3, consumer, share and streams groups 0.
 """
 
 from struct import Struct
@@ -25,6 +24,12 @@ from spindle.coordinator.share.group_records import (
     ShareGroupRecord,
     ShareRecordKind,
 )
+from spindle.coordinator.streams.records import (
+    STREAMS_KINDS_WITH_ITEM,
+    STREAMS_VALUE_CLASSES,
+    StreamsGroupRecord,
+    StreamsRecordKind,
+)
 from spindle.protocol.codec import decode, encode
 from spindle.protocol.messages.coordinator_records import (
     ConsumerGroupMemberKey,
@@ -43,6 +48,10 @@ _EXPIRING_OFFSET_VALUE_VERSION: Final = 1
 _GROUP_VALUE_VERSION: Final = 3
 _CONSUMER_KINDS: Final = frozenset(RecordKind)
 _SHARE_KINDS: Final = frozenset(ShareRecordKind)
+_STREAMS_KINDS: Final = frozenset(StreamsRecordKind)
+_KINDS_WITH_ITEM: Final = frozenset(
+    (*KINDS_WITH_ITEM, *SHARE_KINDS_WITH_ITEM, *STREAMS_KINDS_WITH_ITEM)
+)
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _TYPE_AND_LENGTH: Final = Struct(">hh")
@@ -83,7 +92,9 @@ class GroupRecord(NamedTuple):
     value: GroupMetadataValue | None
 
 
-CoordinatorRecord: TypeAlias = OffsetRecord | GroupRecord | ConsumerGroupRecord | ShareGroupRecord
+CoordinatorRecord: TypeAlias = (
+    OffsetRecord | GroupRecord | ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord
+)
 
 
 def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
@@ -94,7 +105,7 @@ def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
             return key, None
         version = _GROUP_VALUE_VERSION
         return key, _INT16.pack(version) + encode(record.value, version)
-    if isinstance(record, ConsumerGroupRecord | ShareGroupRecord):
+    if isinstance(record, ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord):
         return _encode_modern_group(record)
     group, topic = record.group_id.encode(), record.partition.topic.encode()
     # Offset records are frequent: written by hand, key and value take 2 us instead of 8 through the
@@ -157,15 +168,17 @@ def parse_record(
             return _parse_consumer_group(RecordKind(kind), key, value, record_offset)
         if kind in _SHARE_KINDS:
             return _parse_share_group(ShareRecordKind(kind), key, value, record_offset)
+        if kind in _STREAMS_KINDS:
+            return _parse_streams_group(StreamsRecordKind(kind), key, value, record_offset)
     except (ProtocolViolation, StructError) as error:
         raise CorruptRecords(f"group record at offset {record_offset}: {error}") from None
     return None
 
 
 def _encode_modern_group(
-    record: ConsumerGroupRecord | ShareGroupRecord,
+    record: ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord,
 ) -> tuple[bytes, bytes | None]:
-    if record.kind in KINDS_WITH_ITEM or record.kind in SHARE_KINDS_WITH_ITEM:
+    if record.kind in _KINDS_WITH_ITEM:
         named = ConsumerGroupMemberKey(group_id=record.group_id, member_id=record.item)
         key = encode(named, 0)
     else:
@@ -211,6 +224,23 @@ def _parse_share_group(
     version = _value_version(value, _CONSUMER_VALUE_VERSION, record_offset)
     stored, _ = decode(SHARE_VALUE_CLASSES[kind], version, value, 2)
     return ShareGroupRecord(group_id, kind, member_id, stored)
+
+
+def _parse_streams_group(
+    kind: StreamsRecordKind, key: bytes, value: bytes | None, record_offset: int
+) -> StreamsGroupRecord:
+    member_id = ""
+    if kind in STREAMS_KINDS_WITH_ITEM:
+        named, _ = decode(ConsumerGroupMemberKey, 0, key, 2)
+        group_id, member_id = named.group_id, named.member_id
+    else:
+        group_key, _ = decode(GroupMetadataKey, 2, key, 2)
+        group_id = group_key.group
+    if value is None:
+        return StreamsGroupRecord(group_id, kind, member_id, None)
+    version = _value_version(value, _CONSUMER_VALUE_VERSION, record_offset)
+    stored, _ = decode(STREAMS_VALUE_CLASSES[kind], version, value, 2)
+    return StreamsGroupRecord(group_id, kind, member_id, stored)
 
 
 def _value_version(value: bytes, last_version: int, record_offset: int) -> int:

@@ -1,8 +1,8 @@
 """The coordinator of one partition of `__consumer_offsets`: the entry to this package.
 
 Requests go to the parts of a shard: `members` decides on JoinGroup, SyncGroup, Heartbeat and
-LeaveGroup, `consumers` on ConsumerGroupHeartbeat, `share` on ShareGroupHeartbeat, `offset_requests`
-on offsets and deletions.
+LeaveGroup, `consumers` on ConsumerGroupHeartbeat, `share` on ShareGroupHeartbeat, `streams` on
+StreamsGroupHeartbeat, `offset_requests` on offsets and deletions.
 Durable state comes from records: `replay` takes them while the log is loaded, `committed` takes the
 shard's own records after each append, in order. Rebalances are soft state that is ahead of the log:
 the committed record of a group that is in memory does not change it; the record is for the next
@@ -10,8 +10,8 @@ coordinator.
 
 Operations marked *exclusive* decide on durable state. The driver runs them only while no append is
 running, and decides nothing else until their records are committed. The operations of consumer
-groups (KIP-848) and share groups are exclusive, so these have no soft state that is ahead of the
-log.
+groups (KIP-848), share groups and streams groups are exclusive, so these have no durable state that
+is ahead of the log.
 Members that only take their own steps to the target assignment share appends: each step depends on
 durable state alone.
 """
@@ -31,6 +31,7 @@ from spindle.coordinator.config import (
     ConsumerGroupConfig,
     GroupCoordinatorConfig,
     ShareGroupConfig,
+    StreamsGroupConfig,
 )
 from spindle.coordinator.consumer.classic_members import ClassicMembers
 from spindle.coordinator.consumer.coordinator import CONSUMER_TIMERS, ConsumerGroups
@@ -58,12 +59,16 @@ from spindle.coordinator.records import (
 )
 from spindle.coordinator.share.group_records import ShareGroupRecord
 from spindle.coordinator.share.heartbeat import ShareGroups
+from spindle.coordinator.streams.heartbeat import STREAMS_TIMERS, StreamsGroups
+from spindle.coordinator.streams.records import StreamsGroupRecord
 from spindle.protocol.records.batch import NO_PRODUCER_ID
 
 GROUP_RECORDS: Final[ShardRecordFormat[CoordinatorRecord]] = ShardRecordFormat(
     encode_record, parse_record, base_sequence=0
 )
-_EXCLUSIVE_TIMERS: Final = frozenset({"expiration", "share_session", *CONSUMER_TIMERS})
+_EXCLUSIVE_TIMERS: Final = frozenset(
+    {"expiration", "share_session", *CONSUMER_TIMERS, *STREAMS_TIMERS}
+)
 
 
 class GroupShard:
@@ -77,6 +82,7 @@ class GroupShard:
         "offset_requests",
         "offsets",
         "share",
+        "streams",
     )
 
     def __init__(
@@ -85,6 +91,7 @@ class GroupShard:
         new_uuid: UuidSource,
         config_of: Callable[[str], ConsumerGroupConfig] | None = None,
         share_config_of: Callable[[str], ShareGroupConfig] | None = None,
+        streams_config_of: Callable[[str], StreamsGroupConfig] | None = None,
     ) -> None:
         """Create an empty shard.
 
@@ -93,12 +100,14 @@ class GroupShard:
             config_of: returns the settings that a consumer group has now; None if all groups have
                 those of `config`.
             share_config_of: the same for share groups.
+            streams_config_of: the same for streams groups.
         """
-        self.groups = GroupTable(config, config_of, share_config_of)
+        self.groups = GroupTable(config, config_of, share_config_of, streams_config_of)
         self.offsets = OffsetStore()
         self.offset_requests = OffsetRequests(self.groups, self.offsets)
         self.consumers = ConsumerGroups(self.groups, lambda: uuid_text(new_uuid()))
         self.share = ShareGroups(self.groups)
+        self.streams = StreamsGroups(self.groups)
         self._classic = ClassicGroupRequests(self.groups, lambda: uuid_hex_text(new_uuid()))
         self._classic_members = ClassicMembers(self.groups, lambda: uuid_text(new_uuid()))
 
@@ -121,6 +130,8 @@ class GroupShard:
             self.consumers.on_timer(key, out)
         elif key.kind == "share_session":
             self.share.on_timer(key, out)
+        elif key.kind in STREAMS_TIMERS:
+            self.streams.on_timer(key, out)
         elif key.kind == "heartbeat":
             self._classic.expire_session(key.group_id, key.member_id, out)
         elif (group := self.groups.get(key.group_id)) is not None:
@@ -147,6 +158,8 @@ class GroupShard:
             self.groups.replay_consumer(record)
         elif isinstance(record, ShareGroupRecord):
             self.groups.replay_share(record)
+        elif isinstance(record, StreamsGroupRecord):
+            self.groups.replay_streams(record)
         else:
             self._replay_offset(*record, producer_id)
 
@@ -165,7 +178,7 @@ class GroupShard:
             self.offsets.delete(group_id, partition)
             return
         group = self.groups.get(group_id)
-        if group is None and group_id not in self.groups.consumer:
+        if group is None and self.groups.offset_owner(group_id) is None:
             # Offsets without a group record belong to a simple group, which is always Empty.
             group = self.groups.create(group_id, committed.commit_timestamp_ms)
         if group is not None:
@@ -184,6 +197,7 @@ class GroupShard:
             self._begin(group, out)
         self.consumers.loaded(out)
         self.share.loaded(out)
+        self.streams.loaded(out)
         self.offset_requests.start_expiration_timer(out)
 
     def _begin(self, group: ClassicGroup, out: GroupResult) -> None:
@@ -223,6 +237,8 @@ class GroupShard:
                 self.groups.replay_consumer(record)
             elif isinstance(record, ShareGroupRecord):
                 self.groups.replay_share(record)
+            elif isinstance(record, StreamsGroupRecord):
+                self.groups.replay_streams(record)
             else:
                 self._committed_group(record, out)
 
@@ -280,4 +296,6 @@ class GroupShard:
             consumer_group.check()
         for share_group in self.groups.share.values():
             share_group.check()
+        for streams_group in self.groups.streams.values():
+            streams_group.check()
         self.offsets.check()

@@ -10,7 +10,13 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicIdPartition
 from spindle.coordinator.coordinator_result import GroupRequest, InTransaction
 from spindle.coordinator.group_table import GroupTable
-from spindle.coordinator.offset_requests import TransactionalTopic, add_offsets, group_not_found
+from spindle.coordinator.offset_requests import (
+    TransactionalTopic,
+    add_offsets,
+    group_not_found,
+    named_partitions,
+)
+from spindle.coordinator.streams.streams_group import StreamsGroup
 from spindle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -51,7 +57,8 @@ def _check(groups: GroupTable, request: TxnOffsetCommitRequest, version: int) ->
     generation_id = request.generation_id_or_member_epoch
     knows_group_errors = version >= _GROUP_ERRORS_FROM_VERSION
     group = groups.get(request.group_id)
-    consumer_group = groups.consumer.get(request.group_id)
+    owner = groups.offset_owner(request.group_id)
+    sender = (request.member_id, request.group_instance_id, generation_id)
     groups.check_has_offsets(request.group_id)
     if group is not None:
         group.check_offset_commit(
@@ -60,16 +67,17 @@ def _check(groups: GroupTable, request: TxnOffsetCommitRequest, version: int) ->
             generation_id,
             is_transactional=True,
         )
-    elif consumer_group is not None:
+    elif owner is not None:
         partitions = [
             TopicIdPartition(topic.topic_id, partition.partition_index)
             for topic in request.topics
             for partition in topic.partitions
         ]
         try:
-            consumer_group.check_transactional_commit(
-                request.member_id, request.group_instance_id, generation_id, partitions
-            )
+            if isinstance(owner, StreamsGroup):
+                owner.check_transactional_commit(*sender, named_partitions(request.topics))
+            else:
+                owner.check_transactional_commit(*sender, partitions)
         except ApiError as error:
             if error.code is ErrorCode.STALE_MEMBER_EPOCH and not knows_group_errors:
                 # Older producers know this error of the classic protocol.

@@ -71,6 +71,10 @@ from spindle.serving.handlers.share_state import (
     read_share_group_state_summary,
     write_share_group_state,
 )
+from spindle.serving.handlers.streams_groups import (
+    streams_group_describe,
+    streams_group_heartbeat,
+)
 from spindle.serving.handlers.telemetry import get_telemetry_subscriptions, push_telemetry
 from spindle.serving.handlers.transactional_offsets import handle_txn_offset_commit
 from spindle.serving.handlers.transactions import (
@@ -128,6 +132,8 @@ _LOCAL: Final[dict[int, Any]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
     ApiKey.SHARE_GROUP_HEARTBEAT: share_group_heartbeat,
     ApiKey.SHARE_GROUP_DESCRIBE: share_group_describe,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: streams_group_heartbeat,
+    ApiKey.STREAMS_GROUP_DESCRIBE: streams_group_describe,
     ApiKey.SHARE_FETCH: share_fetch,
     ApiKey.SHARE_ACKNOWLEDGE: share_acknowledge,
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: initialize_share_group_state,
@@ -176,6 +182,8 @@ _COORDINATOR_TOPICS: Final[dict[int, str]] = {
     ApiKey.TXN_OFFSET_COMMIT: OFFSETS_TOPIC,
     ApiKey.SHARE_GROUP_HEARTBEAT: OFFSETS_TOPIC,
     ApiKey.SHARE_GROUP_DESCRIBE: OFFSETS_TOPIC,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: OFFSETS_TOPIC,
+    ApiKey.STREAMS_GROUP_DESCRIBE: OFFSETS_TOPIC,
     ApiKey.ADD_PARTITIONS_TO_TXN: TRANSACTIONS_TOPIC,
     ApiKey.ADD_OFFSETS_TO_TXN: TRANSACTIONS_TOPIC,
     ApiKey.END_TXN: TRANSACTIONS_TOPIC,

@@ -37,6 +37,7 @@ MAIN_CLASSES = {
     "acls": f"{TOOLS}.AclCommand",
     "groups": f"{TOOLS}.consumer.group.ConsumerGroupCommand",
     "all-groups": f"{TOOLS}.GroupsCommand",
+    "streams-groups": f"{TOOLS}.streams.StreamsGroupCommand",
     "client-metrics": f"{TOOLS}.ClientMetricsCommand",
     "get-offsets": f"{TOOLS}.GetOffsetShell",
     "delete-records": f"{TOOLS}.DeleteRecordsCommand",

@@ -31,6 +31,7 @@ from spindle.coordinator.coordinator_result import (
     TimerKey,
 )
 from spindle.coordinator.group_table import GroupTable
+from spindle.coordinator.streams.streams_group import StreamsGroup
 from spindle.protocol import versions
 from spindle.protocol.codec import MAX_STRING_BYTES
 from spindle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -77,7 +78,8 @@ class ClassicGroupRequests:
         group = self._groups.get(message.group_id)
         is_new_group = group is None
         consumer_group = self._groups.consumer.get(message.group_id)
-        if message.group_id in self._groups.share:
+        streams_group = self._groups.streams.get(message.group_id)
+        if message.group_id in self._groups.share or (streams_group and streams_group.members):
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
             out.answer(request.token, join_error(code, member_id))
             return
@@ -90,7 +92,7 @@ class ClassicGroupRequests:
         if response is not None:
             out.answer(request.token, response)
         if is_new_group:
-            _store_new(group, consumer_group, out)
+            _store_new(group, consumer_group or streams_group, out)
 
     def _join(self, request: JoinRequest, rebalance: ClassicRebalance) -> JoinGroupResponse | None:
         message, group = request.message, rebalance.group
@@ -317,11 +319,13 @@ class ClassicGroupRequests:
         return group
 
 
-def _store_new(group: ClassicGroup, consumer_group: ConsumerGroup | None, out: GroupResult) -> None:
-    """Add the first record of a group, after the tombstones of an empty consumer group."""
+def _store_new(
+    group: ClassicGroup, former: ConsumerGroup | StreamsGroup | None, out: GroupResult
+) -> None:
+    """Add the first record of a group, after the tombstones of an empty group of another type."""
     has_record = bool(out.records)
-    if consumer_group is not None:
-        out.records[:0] = consumer_group.deletion_records()
+    if former is not None:
+        out.records[:0] = former.deletion_records()
     if not has_record:
         out.records.append(new_group_record(group))
         out.completions.append(GroupCreated(group.group_id))

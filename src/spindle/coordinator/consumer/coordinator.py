@@ -88,7 +88,7 @@ class ConsumerGroups:
         group = self._groups.consumer.get(group_id)
         if classic is None and group is not None:
             return group
-        if group_id in self._groups.share:
+        if group_id in self._groups.share or group_id in self._groups.streams:
             reason = f"Group {group_id} is not a consumer group."
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, reason)
         if message.member_epoch != JOINING_EPOCH:

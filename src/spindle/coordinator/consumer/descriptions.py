@@ -25,7 +25,8 @@ _Assignment = ConsumerGroupDescribeResponse.DescribedGroup.Member.Assignment
 def describe_consumer_group(groups: GroupTable, group_id: str) -> DescribedConsumerGroup:
     """Describe a group with its members; one of the classic protocol has GROUP_ID_NOT_FOUND."""
     group = groups.consumer.get(group_id)
-    if groups.get(group_id) is not None or group_id in groups.share:
+    others = (groups.share, groups.streams)
+    if groups.get(group_id) is not None or any(group_id in other for other in others):
         reason = f"Group {group_id} is not a consumer group."
         return description_error(group_id, ErrorCode.GROUP_ID_NOT_FOUND, reason)
     if group is None:

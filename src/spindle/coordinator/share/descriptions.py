@@ -22,7 +22,7 @@ def describe_share_group(groups: GroupTable, group_id: str) -> DescribedShareGro
     """Describe a group with its members; one of another type has GROUP_ID_NOT_FOUND."""
     group = groups.share.get(group_id)
     if group is None:
-        is_other = groups.get(group_id) is not None or group_id in groups.consumer
+        is_other = groups.get(group_id) or groups.offset_owner(group_id)
         reason = "is not a share group" if is_other else "not found"
         return share_description_error(
             group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}."

@@ -123,7 +123,8 @@ class ShareGroups:
         group = self._groups.share.get(group_id)
         if group is not None:
             return group
-        if self._groups.get(group_id) is not None or group_id in self._groups.consumer:
+        groups = self._groups
+        if groups.get(group_id) is not None or groups.offset_owner(group_id) is not None:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, _NO_GROUP_TEXT.format(group_id))
         if message.member_epoch != JOINING_EPOCH:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")

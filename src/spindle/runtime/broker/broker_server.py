@@ -120,8 +120,7 @@ class BrokerServer:
 
         A `_make_` method uses only parts that exist already.
         """
-        env = environment
-        config = env.config
+        env, config = environment, environment.config
         self._env = env
         self._config = config
         self._loop = asyncio.get_running_loop()
@@ -186,6 +185,15 @@ class BrokerServer:
 
     def _steady_ms(self) -> int:
         return int(self._loop.time() * 1000)
+
+    def _make_telemetry(self) -> Telemetry:
+        return Telemetry(
+            lambda: self.metadata.image.configs,
+            self._steady_ms,
+            self._env.new_uuid,
+            self._config.integer("telemetry.max.bytes"),
+            self._config.integer(CLIENT_METRICS_MAX_SERIES),
+        )
 
     def _make_cordon_keeper(self) -> CordonController:
         env = self._env

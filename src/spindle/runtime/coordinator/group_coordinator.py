@@ -20,6 +20,7 @@ from spindle.coordinator.config import (
     ConsumerGroupConfig,
     GroupCoordinatorConfig,
     ShareGroupConfig,
+    StreamsGroupConfig,
 )
 from spindle.coordinator.consumer.classic_members import ClassicMembers
 from spindle.coordinator.consumer.descriptions import (
@@ -45,9 +46,16 @@ from spindle.coordinator.descriptions import (
 )
 from spindle.coordinator.offset_requests import FetchedGroup
 from spindle.coordinator.shard import GROUP_RECORDS, GroupShard
+from spindle.coordinator.streams.descriptions import (
+    DescribedStreamsGroup,
+    describe_streams_group,
+    streams_description_error,
+)
+from spindle.coordinator.streams.heartbeat import check_streams_request
+from spindle.coordinator.streams.topology import InternalTopic
 from spindle.coordinator.transactional_offsets import commit_transactional_offsets
 from spindle.metadata.configs import GROUP_RESOURCE, ConfigResource
-from spindle.metadata.features import GROUP_VERSION
+from spindle.metadata.features import GROUP_VERSION, STREAMS_VERSION
 from spindle.protocol.message import Message
 from spindle.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -61,6 +69,10 @@ from spindle.protocol.messages.list_groups import ListGroupsRequest, ListGroupsR
 from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
+from spindle.protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
 from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from spindle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -118,6 +130,7 @@ class GroupCoordinator:
         self._config = config
         self._consumer = config.consumer
         self._share = config.share
+        self._streams = config.streams
         self._log = coordinator_log
         self._metadata = metadata
         self._clock = clock
@@ -138,6 +151,8 @@ class GroupCoordinator:
         self._consumer = self._config.consumer.with_assignment_interval(interval_ms)
         interval_ms = values.integer("group.share.assignment.interval.ms")
         self._share = self._config.share.with_assignment_interval(interval_ms)
+        interval_ms = values.integer("group.streams.assignment.interval.ms")
+        self._streams = self._config.streams.with_assignment_interval(interval_ms)
 
     # ------------------------------------------------------------ leadership
 
@@ -159,7 +174,13 @@ class GroupCoordinator:
         self.shards[partition] = ShardDriver(
             TopicPartition(OFFSETS_TOPIC, partition),
             leader_epoch,
-            GroupShard(self._config, self._new_uuid, self._consumer_config, self._share_config),
+            GroupShard(
+                self._config,
+                self._new_uuid,
+                self._consumer_config,
+                self._share_config,
+                self._streams_config,
+            ),
             GROUP_RECORDS,
             self._log,
             self._clock,
@@ -311,6 +332,43 @@ class GroupCoordinator:
                 described.append(describe_consumer_group(shard.shard.groups, group_id))
         return described
 
+    async def streams_heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, client: Client
+    ) -> tuple[StreamsGroupHeartbeatResponse, Sequence[InternalTopic]]:
+        """Pass a StreamsGroupHeartbeat to its shard; return the internal topics to create, too."""
+        self._check_streams_groups()
+        check_streams_request(request)
+        shard = await self.wait_for_shard(request.group_id)
+        core = shard.shard
+
+        def operation(token: Token, out: GroupResult) -> StreamsGroupHeartbeatResponse:
+            self.refresh(core)
+            return core.streams.heartbeat(GroupRequest(token, request, out, client))
+
+        response = await shard.submit(operation, is_exclusive=True)
+        return response, core.streams.missing_topics(request.group_id) if response.status else ()
+
+    def describe_streams_groups(self, group_ids: Sequence[str]) -> list[DescribedStreamsGroup]:
+        """Describe streams groups. Never raises: each group has its own error."""
+        described = []
+        for group_id in group_ids:
+            try:
+                self._check_streams_groups()
+                shard = self.shard_of(group_id)
+                shard.check_active()
+            except ApiError as error:
+                described.append(streams_description_error(group_id, error.code))
+            else:
+                self.refresh(shard.shard)
+                described.append(describe_streams_group(shard.shard.groups, group_id))
+        return described
+
+    def _check_streams_groups(self) -> None:
+        """Raise ApiError UNSUPPORTED_VERSION unless the cluster serves streams groups."""
+        level = self._metadata.image.features.levels.get(STREAMS_VERSION, 0)
+        if level < 1 or not self._config.serves_streams_groups:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+
     def _check_consumer_groups(self) -> None:
         """Raise ApiError UNSUPPORTED_VERSION unless the cluster serves KIP-848's groups."""
         level = self._metadata.image.features.levels.get(GROUP_VERSION, 0)
@@ -326,6 +384,11 @@ class GroupCoordinator:
         """Return the settings of a share group: its own dynamic ones over the broker's."""
         own = self._metadata.image.configs.of(ConfigResource(GROUP_RESOURCE, group_id))
         return self._share.of_group(own) if own else self._share
+
+    def _streams_config(self, group_id: str) -> StreamsGroupConfig:
+        """Return the settings of a streams group: its own dynamic ones over the broker's."""
+        own = self._metadata.image.configs.of(ConfigResource(GROUP_RESOURCE, group_id))
+        return self._streams.of_group(own) if own else self._streams
 
     def refresh(self, core: GroupShard) -> None:
         """Give the shard's consumer groups the present topics."""

@@ -6,6 +6,7 @@ from spindle.coordinator.config import (
     GroupCoordinatorConfig,
     MigrationPolicy,
     ShareGroupConfig,
+    StreamsGroupConfig,
     TransactionsConfig,
 )
 from spindle.coordinator.share.state_shard import ShareCoordinatorConfig
@@ -60,8 +61,38 @@ def group_coordinator_config(node: NodeConfig) -> GroupCoordinatorConfig:
             ),
             max_size=integer("group.share.max.size"),
         ),
+        streams=_streams_config(node),
         migration=MigrationPolicy(node.text("group.consumer.migration.policy").lower()),
         serves_consumer_groups="consumer" in node.names("group.coordinator.rebalance.protocols"),
+        serves_streams_groups="streams" in node.names("group.coordinator.rebalance.protocols"),
+    )
+
+
+def _streams_config(node: NodeConfig) -> StreamsGroupConfig:
+    integer = node.integer
+    return StreamsGroupConfig(
+        session_timeout_ms=integer("group.streams.session.timeout.ms"),
+        heartbeat_interval_ms=integer("group.streams.heartbeat.interval.ms"),
+        assignment_interval_ms=integer("group.streams.assignment.interval.ms"),
+        initial_rebalance_delay_ms=integer("group.streams.initial.rebalance.delay.ms"),
+        num_standby_replicas=integer("group.streams.num.standby.replicas"),
+        task_offset_interval_ms=integer("group.streams.task.offset.interval.ms"),
+        acceptable_recovery_lag=integer("group.streams.acceptable.recovery.lag"),
+        session_timeout_limits_ms=(
+            integer("group.streams.min.session.timeout.ms"),
+            integer("group.streams.max.session.timeout.ms"),
+        ),
+        heartbeat_interval_limits_ms=(
+            integer("group.streams.min.heartbeat.interval.ms"),
+            integer("group.streams.max.heartbeat.interval.ms"),
+        ),
+        assignment_interval_limits_ms=(
+            integer("group.streams.min.assignment.interval.ms"),
+            integer("group.streams.max.assignment.interval.ms"),
+        ),
+        min_task_offset_interval_ms=integer("group.streams.min.task.offset.interval.ms"),
+        max_standby_replicas=integer("group.streams.max.standby.replicas"),
+        max_size=integer("group.streams.max.size"),
     )
 
 
