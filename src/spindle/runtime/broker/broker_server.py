@@ -186,15 +186,6 @@ class BrokerServer:
     def _steady_ms(self) -> int:
         return int(self._loop.time() * 1000)
 
-    def _make_telemetry(self) -> Telemetry:
-        return Telemetry(
-            lambda: self.metadata.image.configs,
-            self._steady_ms,
-            self._env.new_uuid,
-            self._config.integer("telemetry.max.bytes"),
-            self._config.integer(CLIENT_METRICS_MAX_SERIES),
-        )
-
     def _make_cordon_keeper(self) -> CordonController:
         env = self._env
         return CordonController(
