@@ -24,7 +24,8 @@ def wrong_answers(log: Log, content: Iterable[bytes]) -> Iterator[str]:
                 continue
             producer_id = header.producer_id
             if not header.is_control:
-                opened.setdefault(producer_id, header.base_offset)
+                if header.record_count:  # compaction keeps batches without records, too
+                    opened.setdefault(producer_id, header.base_offset)
                 continue
             first_offset = opened.pop(producer_id, None)
             records = decode_bounded(view, position, header)
