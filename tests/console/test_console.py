@@ -11,7 +11,6 @@ from starlette.testclient import TestClient
 from spindle.cli.disks.broker_poll import BrokerReport
 from spindle.cli.status.cluster_status import Status
 from spindle.client.admin.cluster import ClusterDescription, ClusterNode
-from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.settings import client_settings
 from spindle.client.cluster_metadata import ClusterView, PartitionView, TopicView
 from spindle.client.disks import BrokerDisks, CordonView, DiskView, MoveView
@@ -67,9 +66,7 @@ def browser(
 ) -> TestClient:
     source = SnapshotSource()
     source.publish(shown or snapshot())
-    client = WireClient(
-        client_settings({"bootstrap.servers": "127.0.0.1:9", "default.api.timeout.ms": "200"})
-    )
+    client = client_settings({"bootstrap.servers": "127.0.0.1:9", "default.api.timeout.ms": "200"})
     settings = ConsoleSettings("127.0.0.1:9", frozenset({"localhost"}), allows_changes)
     app = Console(source, client, access or ConsoleSessions({}, "anna"), settings).app()
     return TestClient(app, base_url="http://localhost", raise_server_exceptions=True)

@@ -29,6 +29,7 @@ class SnapshotSource:
     Attributes:
         error: why the last poll failed; None after a success. The snapshot before stays.
         history: of the directories.
+        is_closed: the console ends, so no event stream goes on.
     """
 
     def __init__(self) -> None:
@@ -38,6 +39,7 @@ class SnapshotSource:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed: asyncio.Event | None = None
         self.number = 0
+        self.is_closed = False
 
     @property
     def snapshot(self) -> ConsoleSnapshot | None:
@@ -57,16 +59,19 @@ class SnapshotSource:
         if is_same:
             return
         self.number += 1
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._wake)
+        self._wake_pages()
+
+    def close(self) -> None:
+        """Let every waiting page end; may be called on any thread."""
+        self.is_closed = True
+        self._wake_pages()
 
     async def wait_after(self, number: int, timeout_s: float) -> bool:
         """Wait for a snapshot after this number; return False at the end of the time."""
         self._loop = asyncio.get_running_loop()
         if self._changed is None:
             self._changed = asyncio.Event()
-        if self.number != number:
+        if self.number != number or self.is_closed:
             return True
         try:
             async with asyncio.timeout(timeout_s):
@@ -74,6 +79,11 @@ class SnapshotSource:
         except TimeoutError:
             return False
         return True
+
+    def _wake_pages(self) -> None:
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
         if self._changed is not None:

@@ -148,6 +148,8 @@ def _socket(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        # Connections wait from now on, so that the printed address can be opened at once.
+        listening.listen()
     except OSError as error:
         raise CommandFailed(f"--host {host} --port {port}: {error_text(error)}") from None
     return listening
