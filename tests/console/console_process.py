@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-COMMAND: Final = (sys.executable, "-c", "from spindle.cli.main import main; main()", "console")
+_SPINDLE: Final = (sys.executable, "-c", "from spindle.cli.main import main; main()")
+COMMAND: Final = (*_SPINDLE, "console")
+UP: Final = (*_SPINDLE, "up")
 
 
 class RunningConsole(NamedTuple):
