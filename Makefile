@@ -93,9 +93,9 @@ test-full: setup ## Everything, some 90 minutes: also mutants, all seeds, long f
 fuzz: setup ## Hostile input against a node of its own, for SECONDS (default 300), by SEED; SECURE=1: with TLS, logins and ACLs
 	@$(BIN)/python -m verification.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) $(if $(SECURE),--secure)
 
-simulate: setup ## Deterministic cluster simulation with faults, SEEDS of them (default 1000); DISKS=1: failing directories; CLEANING=1: compaction; MUTANTS=1: broken variants
+simulate: setup ## Deterministic cluster simulation with faults, SEEDS of them (default 1000); DISKS=1: failing directories; CLEANING=1: compaction; SHARES=1: share groups; MUTANTS=1: broken variants
 	@$(BIN)/python -m verification.simulation --seeds $(or $(SEEDS),1000) $(if $(FIRST),--first $(FIRST)) \
-	  $(if $(SEED),--seed $(SEED)) $(if $(MUTANT),--mutant $(MUTANT)) $(if $(MUTANTS),--mutants) $(if $(DISKS),--disks) $(if $(CLEANING),--cleaning)
+	  $(if $(SEED),--seed $(SEED)) $(if $(MUTANT),--mutant $(MUTANT)) $(if $(MUTANTS),--mutants) $(if $(DISKS),--disks) $(if $(CLEANING),--cleaning) $(if $(SHARES),--shares)
 
 plans: setup ## Plans of the placement for SEEDS generated clusters (default 5000), checked step by step
 	@SPINDLE_PLANS=$(or $(SEEDS),5000) $(BIN)/python -m pytest -q --timeout 0 tests/planner/test_generated_plans.py

@@ -16,6 +16,7 @@ from benchmarks.idle import IDLE_ITEMS
 from benchmarks.items import ITEMS
 from benchmarks.metadata import METADATA_ITEMS
 from benchmarks.moves import MOVE_ITEMS
+from benchmarks.share_groups import SHARE_GROUP_ITEMS
 from benchmarks.tls import TLS_ITEMS
 from benchmarks.transactions import TRANSACTION_ITEMS
 
@@ -23,7 +24,8 @@ NODE_ITEMS = {
     item.name: item
     for items in (
         ITEMS, MOVE_ITEMS, COMPACTION_ITEMS, DISK_ITEMS, CLUSTER_ITEMS, IDLE_ITEMS,
-        METADATA_ITEMS, TRANSACTION_ITEMS, GROUP_ITEMS, TLS_ITEMS, CONNECTION_ITEMS,
+        METADATA_ITEMS, TRANSACTION_ITEMS, GROUP_ITEMS, SHARE_GROUP_ITEMS, TLS_ITEMS,
+        CONNECTION_ITEMS,
     )
     for item in items
 }  # fmt: skip

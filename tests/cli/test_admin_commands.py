@@ -5,6 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer, ShareConsumer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
+from confluent_kafka.admin import ResourceType as AdminResourceType
 from up_command import Say
 
 from spindle.authorization.operations import Operation, PatternType, Permission, ResourceType
@@ -14,7 +22,6 @@ from spindle.cli.admin.transactions import transaction_lines
 from spindle.cli.main import run
 from spindle.client.admin.acls import AclQuery
 from spindle.client.admin.cluster import QuorumDescription, QuorumReplica
-from spindle.client.admin.groups import GroupListing
 from spindle.client.admin.transactions import TransactionDescription
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
@@ -28,14 +35,44 @@ def produce(path: Path, topic: str, text: str, monkeypatch: pytest.MonkeyPatch) 
         assert run(["produce", topic, "-k", ":"]) == 0
 
 
-def test_a_share_group_is_not_called_missing(refused: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "spindle.cli.admin.groups.list_all_groups",
-        lambda _: [GroupListing("work", "share", "Empty", "share")],
+def test_a_share_group_shows_its_lag_and_its_members(say: Say, bootstrap: str) -> None:
+    say("topic", "create", "jobs", "-p", "1")
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(5):
+        producer.produce("jobs", value=str(number))
+    assert producer.flush(30) == 0
+    earliest = ConfigEntry(
+        "share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET
     )
-    assert refused("groups", "describe", "work") == (
-        "group 'work' is a share group: Kafka's kafka-share-groups shows it\n"
-    )
+    group = ConfigResource(AdminResourceType.GROUP, "pool", incremental_configs=[earliest])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for changed in admin.incremental_alter_configs([group]).values():
+        changed.result(30)
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "pool",
+        "client.id": "worker",
+        "share.acknowledgement.mode": "explicit",
+    }
+    worker = ShareConsumer(settings)
+    try:
+        worker.subscribe(["jobs"])
+        while not (messages := list(worker.poll(1))):
+            pass
+        for message in messages[:2]:
+            worker.acknowledge(message)
+        worker.commit_sync(30)
+        lines = say("groups", "describe", "pool").splitlines()
+        assert lines[1].startswith("state        Stable, Share protocol")
+        members = say("groups", "describe", "--members", "pool")
+        (document,) = json.loads(say("groups", "describe", "pool", "--json"))
+    finally:
+        worker.close()
+    assert lines[3] == "members      1, lag 3"
+    assert ["jobs", "0", "2", "3"] in [line.split() for line in lines]
+    assert "worker" in members
+    assert document["offsets"] == [{"topic": "jobs", "partition": 0, "startOffset": 2, "lag": 3}]
+    assert [member["clientId"] for member in document["members"]] == ["worker"]
 
 
 def test_the_life_of_the_offsets_of_a_group(

@@ -42,7 +42,11 @@ class Work(RuleBasedStateMachine):
     Attributes:
         done: offsets whose final acknowledgement is stored.
         counts: the delivery count that members have seen.
+        rejected: offsets whose rejection is stored.
+        letters: offsets with a dead letter.
     """
+
+    settings = SETTINGS
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,10 +60,12 @@ class Work(RuleBasedStateMachine):
         self.holders: dict[int, str] = {}
         self.write: StateWrite | None = None
         self.in_write: dict[int, AcknowledgeType] = {}
+        self.rejected: dict[int, None] = {}
+        self.letters: dict[int, None] = {}
 
     @rule(member=members, count=st.integers(1, 20), size=st.integers(1, 7), strict=st.booleans())
     def fetch(self, member: str, count: int, size: int, strict: bool) -> None:
-        offset = self.core.next_fetch_offset(SETTINGS)
+        offset = self.core.next_fetch_offset(self.settings)
         if offset is None or offset >= LOG_END:
             return
         first = offset - offset % size
@@ -68,7 +74,7 @@ class Work(RuleBasedStateMachine):
             for at in range(first, min(first + 4 * size, LOG_END - size), size)
         ]
         request = AcquisitionRequest(member, count, strict)
-        acquired = self.core.acquire(request, batches, offset, SETTINGS, self.now_ms)
+        acquired = self.core.acquire(request, batches, offset, self.settings, self.now_ms)
         total = 0
         for start, last, delivery_count in acquired:
             for at in range(start, last + 1):
@@ -76,11 +82,11 @@ class Work(RuleBasedStateMachine):
                 assert at not in self.done, at
                 assert at not in self.holders, at
                 assert at >= self.log_start
-                assert self.counts.get(at, 0) < delivery_count <= SETTINGS.delivery_count_limit
+                assert self.counts.get(at, 0) < delivery_count <= self.settings.delivery_count_limit
                 self.counts[at] = delivery_count
                 self.holders[at] = member
         assert not strict or total <= count
-        assert self.core.acquired_count <= SETTINGS.max_record_locks
+        assert self.core.acquired_count <= self.settings.max_record_locks
 
     @rule(
         member=members, first=offsets, size=st.integers(1, 9), kind=st.sampled_from(AcknowledgeType)
@@ -92,13 +98,24 @@ class Work(RuleBasedStateMachine):
             self.holders.get(at) == member and at not in self.acknowledged for at in asked
         )
         try:
-            self.core.acknowledge(member, [batch], SETTINGS, self.now_ms)
+            self.core.acknowledge(member, [batch], self.settings, self.now_ms)
         except ApiError:
             assert not is_valid or not asked
             return
         assert is_valid
         if kind is not AcknowledgeType.RENEW:
             self.acknowledged |= dict.fromkeys(asked, kind)
+
+    @rule(member=members, kind=st.sampled_from(AcknowledgeType), at_start=st.booleans())
+    def answer(self, member: str, kind: AcknowledgeType, at_start: bool) -> None:
+        """Fetch, acknowledge and store at once, which single steps seldom do in this order."""
+        self.fetch(member, 10, 3, strict=False)
+        held = sorted(at for at in self.holders if at not in self.acknowledged)
+        if held and self.write is None:
+            at = held[0 if at_start else -1]
+            self.acknowledge(self.holders[at], at, 1, kind)
+            self.begin_write()
+            self.end_write(is_stored=True, is_answered=True)
 
     @rule()
     def begin_write(self) -> None:
@@ -121,17 +138,30 @@ class Work(RuleBasedStateMachine):
                 self.holders.pop(at, None)
                 if kind is not AcknowledgeType.RELEASE:
                     self.done[at] = None
+                if kind is AcknowledgeType.REJECT:
+                    self.rejected[at] = None
         self.in_write = {}
+
+    @rule()
+    def write_dead_letters(self) -> None:
+        """Archive what became dead letters; a next leader may write them once more."""
+        for letters in self.core.dead_letters(self.settings):
+            offsets_of_letters = range(letters.first_offset, letters.last_offset + 1)
+            for at in offsets_of_letters:
+                is_exhausted = letters.delivery_count >= self.settings.delivery_count_limit
+                assert is_exhausted or letters.is_rejected
+                self.letters[at] = self.done[at] = None
+            self.core.end_dead_letters(letters)
 
     @rule(passed_ms=st.sampled_from([10, 100]))
     def expire(self, passed_ms: int) -> None:
         self.now_ms += passed_ms
-        self.core.expire(SETTINGS, self.now_ms)
+        self.core.expire(self.settings, self.now_ms)
         self._forget_released()
 
     @rule(member=members)
     def leave(self, member: str) -> None:
-        self.core.release(member, SETTINGS)
+        self.core.release(member, self.settings)
         self._forget_released()
 
     def _forget_released(self) -> None:
@@ -170,6 +200,16 @@ class Work(RuleBasedStateMachine):
         self.core.check()
         done_below = self.core.start_offset
         assert all(at >= done_below for at in self.holders), (done_below, self.holders)
+        if self.settings.has_dead_letters:
+            passed = [at for at in self.rejected if self.log_start <= at < done_below]
+            assert all(at in self.letters for at in passed), (passed, self.letters)
+
+
+class WorkWithDeadLetters(Work):
+    """The same with a dead-letter topic: no rejected record is passed without a dead letter."""
+
+    settings = SETTINGS._replace(has_dead_letters=True)
 
 
 TestWork = Work.TestCase
+TestWorkWithDeadLetters = WorkWithDeadLetters.TestCase

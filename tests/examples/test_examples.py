@@ -91,6 +91,16 @@ def test_the_application_counts_every_order_once(totals_of_the_application: list
     assert totals_of_the_application == TOTALS
 
 
+def test_the_pool_of_workers_answers_every_job(node: dict[str, Any]) -> None:
+    lines = run_example("worker_pool.py", node["bootstrap_servers"], "100")
+    assert [line.split() for line in lines[:3]] == [
+        ["ACCEPT", "90"],
+        ["RELEASE", "20"],
+        ["REJECT", "10"],
+    ]
+    assert lines[3] == "10 dead letters, the first: Offset rejected by client."
+
+
 @pytest.mark.full
 @pytest.mark.spark
 def test_the_spark_job_finds_the_same_totals(

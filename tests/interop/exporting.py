@@ -2,7 +2,7 @@
 
 Without Spark a process starts in a second, so that a test can kill many of them.
 
-    python exporting.py BOOTSTRAP TOPIC FORMAT TABLE [once]
+    python exporting.py BOOTSTRAP TOPIC FORMAT TABLE [upsert] [once]
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ def write_files(
     ]
 
 
-def main(bootstrap: str, topic: str, table_format: Any, path: str, *once: str) -> None:
+def main(bootstrap: str, topic: str, table_format: Any, path: str, *words: str) -> None:
     vars(exporter)["write_files"] = write_files
     no_spark: Any = None
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
     settings = ExportOptions(source="spindle", portion=PortionSize(offsets=500))
+    if "upsert" in words:
+        settings["mode"] = "upsert"
     while True:
         table = open_table(table_format, path)
         source, chosen = source_and_settings(options, settings, table)
@@ -46,7 +48,7 @@ def main(bootstrap: str, topic: str, table_format: Any, path: str, *once: str) -
         except ExportConflict:
             print("conflict", flush=True)
         else:
-            if once:
+            if "once" in words:
                 return
 
 

@@ -68,7 +68,7 @@ def names_of(page: str, client: str) -> set[str]:
     return set(re.findall(pattern, shown(page), re.MULTILINE))
 
 
-def test_what_clients_push_is_on_the_metrics_page(java_tools: JavaTools) -> None:
+def test_metrics_of_clients_are_on_the_metrics_page(java_tools: JavaTools) -> None:
     (port,) = free_ports(1)
     page = f"http://127.0.0.1:{port}/metrics"
     with Cluster(properties={"spindle.metrics.listener": f"127.0.0.1:{port}"}) as cluster:

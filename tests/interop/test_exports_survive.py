@@ -7,11 +7,14 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+from confluent_kafka import Producer
 from peers.clients import create
 from peers.exported_rows import files_without_a_table, values_of
 from peers.node import Node
@@ -19,7 +22,8 @@ from peers.paths import SPINDLE
 from peers.steady_input import SteadyInput
 from waiting import wait_until
 
-from spindle.pipeline.export.jobs import TableFormat
+from spindle.pipeline.export.jobs import TableFormat, open_table
+from spindle.pipeline.export.maintenance import vacuum_table
 
 pytestmark = pytest.mark.timeout(300)
 PARTITIONS = 4
@@ -85,6 +89,83 @@ def test_two_exporters_that_are_killed_write_every_record_once(
     assert sum(map(len, values.values())) > 100
     assert dict(values) == dict(traffic.written)
     assert files_without_a_table(table_format, table) == set()
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_two_merging_exporters_that_are_killed_leave_the_latest_row_of_each_key(
+    node: Node, tmp_path: Path, table_format: TableFormat
+) -> None:
+    topic, table = f"merged-{table_format}", tmp_path / "warehouse" / "table"
+    create(node, topic, PARTITIONS)
+    words = (node.bootstrap, topic, table_format, str(table), "upsert")
+    chance = random.Random(table_format)
+    with Changes(node.bootstrap, topic) as changes:
+        running = [Exporting(*words), Exporting(*words)]
+        for _ in range(KILLS):
+            victim = running.pop(0)
+            victim.wait_for_a_run()
+            # Any moment of a run will do: the pause chooses one, and no result depends on it.
+            time.sleep(chance.random() * 0.5)
+            victim.kill()
+            running.append(Exporting(*words))
+        for exporting in running:
+            exporting.wait_for_a_run()
+            exporting.kill()
+    subprocess.run(
+        [sys.executable, str(EXPORTING), *words, "once"], check=True, stdout=subprocess.PIPE
+    )
+    assert changes.sent > 1000
+    assert rows_by_key(table_format, table) == changes.latest
+    vacuum_table(table_format, table, hours=0)
+    live = {path.name for path in open_table(table_format, table).live_files()}
+    assert {path.name for path in table.rglob("*.parquet") if "_log" not in str(path)} == live
+
+
+class Changes:
+    """Sends changes of a few keys, and deletes, until the block ends."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.latest: dict[bytes, bytes] = {}
+        self.sent = 0
+        self._producer = Producer({"bootstrap.servers": bootstrap})
+        self._topic = topic
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._send)
+
+    def _send(self) -> None:
+        chance = random.Random(self._topic)
+        while not self._ended.wait(0.01):
+            for _ in range(20):
+                key, value = b"%d" % chance.randrange(200), b"%d" % self.sent
+                if chance.random() < 0.2:
+                    self._producer.produce(self._topic, key=key, value=None)
+                    self.latest.pop(key, None)
+                else:
+                    self._producer.produce(self._topic, key=key, value=value)
+                    self.latest[key] = value
+                self.sent += 1
+            self._producer.poll(0)
+
+    def __enter__(self) -> Changes:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        assert self._producer.flush(60) == 0
+
+
+def rows_by_key(table_format: TableFormat, table: Path) -> dict[bytes, bytes]:
+    """Return the values of a table by their keys, each of which is there once."""
+    rows = [
+        row
+        for path in open_table(table_format, table).live_files()
+        for row in pq.read_table(path, columns=["key", "value"]).to_pylist()
+    ]
+    by_key = {row["key"]: row["value"] for row in rows}
+    assert len(by_key) == len(rows)
+    return by_key
 
 
 @pytest.mark.parametrize("table_format", FORMATS)

@@ -6,7 +6,6 @@ The internal topics are written by one program and read by the other when a coor
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from peers.committed_reader import committed_values, stable_end, wait_all_read
 from peers.java_process import JavaProcess
 from peers.java_tools import JavaTools
+from peers.led_topics import assignment, create, move, wait_until_not_led_by
 from peers.node import KafkaNode, Node
 from peers.split_cluster import SplitCluster
 from peers.steady_input import SteadyInput
@@ -56,48 +56,6 @@ def cluster(
             "cleanup.policy=compact",
         )
         yield cluster
-
-
-def order(first: int) -> list[int]:
-    """Return the replicas of a partition whose preferred leader is `first`."""
-    return [first, *(number for number in (1, 2, 3) if number != first)]
-
-
-def assignment(partitions: int, *leaders: int) -> str:
-    """Return the replicas by partition; these leaders take turns."""
-    chosen = [order(leaders[number % len(leaders)]) for number in range(partitions)]
-    return ",".join(":".join(map(str, replicas)) for replicas in chosen)
-
-
-def create(cluster: SplitCluster, topic: str, assigned: str, *configs: str) -> None:
-    words = [word for one in (*configs, "min.insync.replicas=2") for word in ("--config", one)]
-    cluster.run(
-        "topics", "--create", "--topic", topic, "--replica-assignment", assigned, *words
-    ).check()
-    cluster.wait_healthy(topic)
-
-
-def move(cluster: SplitCluster, folder: Path, topic: str, partitions: int, leader: int) -> None:
-    """Make one broker the preferred leader of all partitions of a topic, and elect it."""
-    plan = folder / "plan.json"
-    rows = [
-        {"topic": topic, "partition": number, "replicas": order(leader)}
-        for number in range(partitions)
-    ]
-    plan.write_text(json.dumps({"version": 1, "partitions": rows}))
-    cluster.run("reassign-partitions", "--reassignment-json-file", str(plan), "--execute").check()
-    wanted = ",".join(map(str, order(leader)))
-    cluster.wait_for(topic, lambda p: p.replicas == wanted and p.is_healthy, f"on {wanted}")
-    elected = [{"topic": topic, "partition": number} for number in range(partitions)]
-    plan.write_text(json.dumps({"partitions": elected}))
-    cluster.run(
-        "leader-election", "--election-type", "preferred", "--path-to-json-file", str(plan)
-    ).check()
-    cluster.wait_for(topic, lambda p: p.leader == str(leader), f"led by {leader}")
-
-
-def wait_until_not_led_by(cluster: SplitCluster, topic: str, broker: int) -> None:
-    cluster.wait_for(topic, lambda p: p.leader not in (str(broker), "none"), f"not on {broker}")
 
 
 @pytest.mark.parametrize("script", ["outcomes", "offsets", "fencing", "restart", "timeout"])

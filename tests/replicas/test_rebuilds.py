@@ -14,6 +14,9 @@ from spindle.metadata.features import METADATA_VERSION
 from spindle.protocol.messages.metadata_records import FeatureLevelRecord
 from spindle.replicas.rebuilds import RebuildState
 
+LEFT = (DIRECTORY_LOST, DIRECTORY_LOST)
+"""The reports of a replica that leaves the ISR: before and after its fetches have ended."""
+
 
 def reported(s: RebuildingBroker) -> list[bytes]:
     return [directory_id for _, _, directory_id in s.misplaced]
@@ -51,23 +54,43 @@ def test_a_rebuild_right_after_a_failed_one_waits_until_its_own_report_is_acknow
     s.is_queued = False
     s.pass_time(1_000)
     assert (s.state, s.values) == (RebuildState.COPYING, [])
-    assert reported(s) == [DIRECTORY_LOST, HOME, DIRECTORY_LOST]
+    assert reported(s) == [DIRECTORY_LOST, HOME, *LEFT]
+
+
+def test_a_replica_that_came_into_the_isr_again_before_its_fetches_ended_leaves_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A late report let the leader count the fetches of the former log, unknown to this broker."""
+    s = RebuildingBroker()
+    record, times = s.record, iter((True, False))
+
+    def record_and_rejoin(directory_id: bytes) -> None:
+        record(directory_id)
+        if next(times):
+            places = [directory_of(LEADER), HOME, directory_of(3)]
+            s.cluster.change("t", directories=places, isr=[LEADER, ME, 3])
+
+    monkeypatch.setattr(s, "record", record_and_rejoin)
+    s.begin()
+    assert (s.state, s.values) == (RebuildState.COPYING, [])
+    assert ME not in s.registration.isr
+    assert s.registration.directory(ME) == DIRECTORY_LOST
 
 
 def test_an_old_report_that_reaches_the_controller_late_is_followed_by_a_new_one() -> None:
     """The controller could elect the replica, whose new log lacks records."""
     s = RebuildingBroker()
     s.begin()
-    assert (s.state, reported(s)) == (RebuildState.COPYING, [DIRECTORY_LOST])
+    assert (s.state, reported(s)) == (RebuildState.COPYING, [*LEFT])
     s.record(HOME)
     s.settle()
-    assert reported(s) == [DIRECTORY_LOST, DIRECTORY_LOST]
+    assert reported(s) == [*LEFT, DIRECTORY_LOST]
     s.record(DIRECTORY_LOST)
     s.feed("a", "b", "c")
     s.caught_up()
     s.record(DIRECTORY_LOST)
     s.settle()
-    assert reported(s)[2:] == [HOME, HOME]
+    assert reported(s)[3:] == [HOME, HOME]
 
 
 def test_a_replica_that_lacks_records_does_not_lead_if_a_late_report_let_it_be_elected() -> None:
@@ -78,14 +101,14 @@ def test_a_replica_that_lacks_records_does_not_lead_if_a_late_report_let_it_be_e
     s.change("t", leader=ME, isr=[ME])
     assert s.partition().leader is None
     assert s.partition().log.epochs.latest == 0
-    assert reported(s) == [DIRECTORY_LOST, DIRECTORY_LOST]
+    assert reported(s) == [*LEFT, DIRECTORY_LOST]
     assert ("t", 0) not in s.fetchers.leaders
     s.cluster.change("t", directories=[directory_of(LEADER), DIRECTORY_LOST, directory_of(3)])
     s.change("t", leader=LEADER, isr=[LEADER])
     assert s.fetchers.leaders["t", 0] == LEADER
     s.feed("b", "c")
     s.caught_up()
-    assert (s.state, reported(s)[2:]) == (RebuildState.JOINING, [HOME])
+    assert (s.state, reported(s)[3:]) == (RebuildState.JOINING, [HOME])
 
 
 def test_its_directory_is_reported_only_after_all_committed_records_were_copied() -> None:
@@ -95,10 +118,10 @@ def test_its_directory_is_reported_only_after_all_committed_records_were_copied(
     s.fetchers.lags[s.partition()] = 2
     s.change("t", isr=[LEADER, 3])  # the replica reacts to metadata, and reports nothing
     s.pass_time(1_000)
-    assert (s.state, reported(s)) == (RebuildState.COPYING, [DIRECTORY_LOST])
+    assert (s.state, reported(s)) == (RebuildState.COPYING, [*LEFT])
     s.feed("b", "c")
     s.caught_up()
-    assert (s.state, reported(s)) == (RebuildState.JOINING, [DIRECTORY_LOST, HOME])
+    assert (s.state, reported(s)) == (RebuildState.JOINING, [*LEFT, HOME])
 
 
 def test_a_leader_that_does_not_know_the_high_watermark_yet_does_not_end_the_copy() -> None:
@@ -108,10 +131,10 @@ def test_a_leader_that_does_not_know_the_high_watermark_yet_does_not_end_the_cop
     s.caught_up()
     s.feed("a", "b")
     s.caught_up()
-    assert (s.state, reported(s)) == (RebuildState.COPYING, [DIRECTORY_LOST])
+    assert (s.state, reported(s)) == (RebuildState.COPYING, [*LEFT])
     s.feed("c")
     s.caught_up()
-    assert (s.state, reported(s)) == (RebuildState.JOINING, [DIRECTORY_LOST, HOME])
+    assert (s.state, reported(s)) == (RebuildState.JOINING, [*LEFT, HOME])
 
 
 def test_the_former_log_stays_if_an_unclean_election_chose_a_new_one_that_lacks_records() -> None:
@@ -209,7 +232,7 @@ def test_a_rebuild_that_copies_nothing_for_long_goes_back_to_the_former_log() ->
     assert "nothing was copied for 600 s; it has no leader" in s.rebuild.failure
     assert "the former log is in use again" in s.rebuild.failure
     assert (s.state, s.values) == (RebuildState.FAILED, ["a", "b", "c"])
-    assert reported(s) == [DIRECTORY_LOST, HOME]
+    assert reported(s) == [*LEFT, HOME]
     s.expire()
     assert s.names() == ["t-0"]
 
@@ -234,12 +257,12 @@ def test_a_former_log_that_is_shorter_is_reported_only_after_a_fetch_for_it() ->
     s.feed("a", "b", "c", "d", "e")  # the leader knows that the follower has these
     s.rebuilder.cancel(WHERE)
     s.pass_time(1_000)
-    assert (s.values, reported(s)) == (["a", "b", "c"], [DIRECTORY_LOST])
+    assert (s.values, reported(s)) == (["a", "b", "c"], [*LEFT])
     s.change("t", isr=[LEADER, 3])
-    assert reported(s) == [DIRECTORY_LOST]
+    assert reported(s) == [*LEFT]
     s.fetchers.lags[s.partition()] = 2
     s.pass_time(200)
-    assert (s.state, reported(s)) == (RebuildState.FAILED, [DIRECTORY_LOST, HOME])
+    assert (s.state, reported(s)) == (RebuildState.FAILED, [*LEFT, HOME])
 
 
 @pytest.mark.parametrize("is_caught_up", [False, True])
@@ -275,7 +298,7 @@ def test_a_directory_that_fails_meanwhile_ends_the_rebuild() -> None:
     s.pass_time(200)
     assert s.state is RebuildState.FAILED
     assert "/disk0" in s.rebuild.failure
-    assert reported(s) == [DIRECTORY_LOST]  # it has no online directory indeed
+    assert reported(s) == [*LEFT]  # it has no online directory indeed
 
 
 def test_a_directory_that_fails_while_the_log_is_put_aside_ends_the_rebuild() -> None:
@@ -285,7 +308,7 @@ def test_a_directory_that_fails_while_the_log_is_put_aside_ends_the_rebuild() ->
     s.fail_disk(0)
     s.release_disk(0)
     s.pass_time(200)
-    assert (s.state, reported(s)) == (RebuildState.FAILED, [DIRECTORY_LOST])
+    assert (s.state, reported(s)) == (RebuildState.FAILED, [*LEFT])
 
 
 def test_a_replica_that_is_rebuilt_moves_to_no_other_directory() -> None:

@@ -13,12 +13,14 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.config.node_config import NodeConfig
 from spindle.coordinator.share.dead_letters import DeadLetterConfig
 from spindle.coordinator.share.share_partition import DeadLetterRange
+from spindle.metadata.features import SHARE_VERSION
 from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.record import Record, decode_bounded
 from spindle.runtime.peers.port import PeerUnavailable
 from spindle.runtime.share import dead_letter_writer
 from spindle.runtime.share.dead_letter_writer import DeadLetterWriter
+from spindle.runtime.share.settings import delivery_config_of
 
 TOPIC = "dlq.t"
 
@@ -159,3 +161,28 @@ async def test_without_a_valid_topic_nothing_is_written() -> None:
         with pytest.raises(ApiError, match="group g"):
             await asyncio.wait_for(c.write(0, 0), 5)
         assert (c.created, c.produced) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("level", "topic", "expected"),
+    [
+        (2, "dlq.t", DeadLetterConfig("dlq.t", True)),
+        (1, "dlq.t", None),
+        (2, "", None),
+    ],
+)
+def test_a_group_has_dead_letters_from_the_level_of_share_version_on(
+    level: int, topic: str, expected: DeadLetterConfig | None
+) -> None:
+    own = {
+        "errors.deadletterqueue.topic.name": topic,
+        "errors.deadletterqueue.copy.record.enable": "true",
+    }
+    image = SimpleNamespace(
+        configs=SimpleNamespace(of=lambda _: own),
+        features=SimpleNamespace(levels={SHARE_VERSION: level}),
+    )
+    config_of = delivery_config_of(NodeConfig(COMBINED), cast(Any, SimpleNamespace(image=image)))
+    config = config_of("g")
+    assert config.dead_letters == expected
+    assert config.delivery.has_dead_letters is (expected is not None)

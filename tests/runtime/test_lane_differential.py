@@ -196,7 +196,7 @@ class Requests:
 
 
 class Side:
-    """One of the two nodes, and what differs in its requests and responses."""
+    """A node, with its own ids and times."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -212,8 +212,10 @@ class Side:
             for data in request.topic_data:
                 data.topic_id = self.topic_ids[data.name]
         else:
-            for topic in (*request.topics, *request.forgotten_topics_data):
+            for topic in request.topics:
                 topic.topic_id = self.topic_ids[topic.topic]
+            for forgotten in request.forgotten_topics_data:
+                forgotten.topic_id = self.topic_ids[forgotten.topic]
             request.session_id = self.session_id if request.session_id else 0
         self.correlation_id += 1
         prefix = request_prefix(request.API_KEY, version, self.correlation_id, "differential")

@@ -107,7 +107,7 @@ def payload(
         attribute = point.attributes.add()
         attribute.key = "topic"
         attribute.value.string_value = f"{label}{number}"
-    return data.SerializeToString()
+    return bytes(data.SerializeToString())
 
 
 # ------------------------------------------------------------ subscriptions
@@ -209,7 +209,7 @@ def test_every_codec_is_read(codec: Codec) -> None:
 # ------------------------------------------------------------ series
 
 
-def test_what_was_added_since_the_last_push_is_summed() -> None:
+def test_values_added_since_the_last_push_are_summed() -> None:
     broker = Broker()
     for _ in range(3):
         broker.push(payload(2.0))

@@ -23,6 +23,7 @@ from verification.fuzz.transactional_canary import TransactionalCanary
 from verification.fuzz.unloaded_clock import UnloadedClock
 from verification.fuzz.values import TOPICS, Known
 from verification.fuzz.wire import Finding, NoAnswer, RawConnection
+from verification.fuzz.workers import HostileWorkers
 
 _CANARY_PAUSE_S: Final = 0.02
 _WATCH_S: Final = 0.5
@@ -155,12 +156,14 @@ class FuzzRun:
             producers = HostileProducers(plan.host, plan.port, plan.seed)
             members = HostileMembers(plan.host, plan.port, plan.seed)
             writers = HostileWriters(plan.host, plan.port, plan.seed)
+            workers = HostileWorkers(plan.host, plan.port, plan.seed)
             await self.until_over(
                 self.listen(canary),
                 self._tend(gardener),
                 members.play(lambda: self.is_over),
                 producers.play(lambda: self.is_over),
                 writers.play(lambda: self.is_over),
+                workers.play(lambda: self.is_over),
                 self.check_transactions(transactions),
                 *(self._attack(maker) for _ in range(plan.attackers)),
             )

@@ -14,6 +14,7 @@ from typing import Final
 from verification.fuzz.unloaded_clock import UnloadedClock
 from verification.fuzz.values import CLUSTER_ID
 from verification.fuzz.wire import Finding
+from verification.native_lanes import lane_properties
 
 _READY: Final = "Kafka Server started"
 _START_S: Final = 60.0
@@ -61,12 +62,16 @@ class TargetNode:
             "transaction.state.log.num.partitions": "4",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.num.partitions": "2",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
             "group.initial.rebalance.delay.ms": "0",
             "group.min.session.timeout.ms": "100",
             "log.cleaner.backoff.ms": "200",
             "log.retention.check.interval.ms": "500",
             "log.retention.ms": "-1",  # most records of the fuzzer say that they are old
+            **lane_properties(),
             **(overrides or {}),
         }
         text = "".join(f"{key}={value}\n" for key, value in keys.items())

@@ -14,6 +14,7 @@ from spindle.testing.cluster.cluster import Cluster
 from spindle.testing.histories.checker import check
 from spindle.testing.histories.client_history import Copy
 from spindle.testing.histories.findings import Findings
+from verification.native_lanes import lane_properties
 from verification.rehearsal.java_clients import JavaClient, JavaMember, JavaProducer
 from verification.rehearsal.keyed_clients import COMPACTED, KeyedProducer
 from verification.rehearsal.librdkafka_clients import (
@@ -91,7 +92,8 @@ class RehearsalOutcome:
 
 def new_cluster(folder: Path) -> Cluster:
     """Start a cluster for schedules; its files stay in the folder."""
-    return Cluster(BROKERS, DIRECTORIES, properties=PROPERTIES, folder=folder)
+    properties = {**PROPERTIES, **lane_properties()}
+    return Cluster(BROKERS, DIRECTORIES, properties=properties, folder=folder)
 
 
 def rehearse(

@@ -11,10 +11,23 @@ from verification.simulation.mutants import MUTANTS
 from verification.simulation.pool import run_all, run_seed
 from verification.simulation.recorded_seeds import RECORDED_SEEDS
 from verification.simulation.run import SimulationOutcome
-from verification.simulation.scenario import Scenario, draw, draw_cleaning, draw_disks, draw_lanes
+from verification.simulation.scenario import (
+    Scenario,
+    draw,
+    draw_cleaning,
+    draw_disks,
+    draw_lanes,
+    draw_shares,
+)
 
 _SHOWN_LINES = 150
-_DRAWN = {"": draw, " --cleaning": draw_cleaning, " --disks": draw_disks, " --lanes": draw_lanes}
+_DRAWN = {
+    "": draw,
+    " --cleaning": draw_cleaning,
+    " --disks": draw_disks,
+    " --lanes": draw_lanes,
+    " --shares": draw_shares,
+}
 
 
 @click.command()
@@ -31,6 +44,7 @@ _DRAWN = {"": draw, " --cleaning": draw_cleaning, " --disks": draw_disks, " --la
 @click.option("--disks", is_flag=True, help="Clusters in which little but directories fails.")
 @click.option("--cleaning", is_flag=True, help="Clusters that die while compaction works.")
 @click.option("--lanes", is_flag=True, help="Clusters with native lanes, in which nothing is lost.")
+@click.option("--shares", is_flag=True, help="Clusters with workers of a share group.")
 def main(
     seeds: int,
     first: int,
@@ -41,13 +55,19 @@ def main(
     disks: bool,
     cleaning: bool,
     lanes: bool,
+    shares: bool,
 ) -> None:
     """Simulate deterministic cluster simulation with faults, one per seed.
 
     The exit code is 1 if an invariant was violated; for mutants, if one was not caught.
     """
     console = Console(highlight=False)
-    kinds = {" --cleaning": cleaning, " --disks": disks, " --lanes": lanes}
+    kinds = {
+        " --cleaning": cleaning,
+        " --disks": disks,
+        " --lanes": lanes,
+        " --shares": shares,
+    }
     kind = next((option for option, is_chosen in kinds.items() if is_chosen), "")
     drawn = _DRAWN[kind]
     if seed is not None:

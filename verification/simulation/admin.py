@@ -35,7 +35,8 @@ class Admin:
         self._metadata = metadata
         self._verdict = verdict
         self._history = history
-        self._deleted: dict[Uuid, None] = {}
+        self.deleted: dict[Uuid, str] = {}
+        """The names of deleted topics by id."""
 
     async def create(
         self, name: str, partitions: int, replication_factor: int, configs: dict[str, str]
@@ -71,7 +72,7 @@ class Admin:
             elif code == ErrorCode.TOPIC_ALREADY_EXISTS:
                 # An attempt whose answer was lost. Only one admin is at work.
                 topic_id = await self._client.topic_id(name)
-                if topic_id in self._deleted:
+                if topic_id in self.deleted:
                     topic_id = None  # the queried node does not know it yet
             if topic_id is not None:
                 self._history.note(f"{name} is created with id {uuid_text(topic_id)}")
@@ -83,7 +84,7 @@ class Admin:
         self.waits_for = f"the deletion of {topic.name}"
         self._history.note(f"{topic.name} with id {uuid_text(topic.topic_id)} is to be deleted")
         topic.is_deleted = True
-        self._deleted[topic.topic_id] = None
+        self.deleted[topic.topic_id] = topic.name
         request = DeleteTopicsRequest(
             timeout_ms=_TIMEOUT_MS,
             topics=[DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic.topic_id)],

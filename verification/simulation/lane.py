@@ -42,7 +42,6 @@ _TOPIC_IDS: Final = 13
 """Versions of Produce and Fetch from which on topics are named by id."""
 _STEP_S: Final = 0.002
 _DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-_NO_TIMES: Final = (0, 0, 0, list[tuple[int, int]]())
 
 
 class _Wait(Enum):
@@ -177,6 +176,10 @@ class LaneModel(NativeLane):
     def has_progress(self) -> bool:
         return self._has_progress
 
+    @property
+    def held_bytes(self) -> int:
+        return 0
+
     def enter(self) -> None:
         assert not self.is_inside, "the directory's thread has not waited for the lane"
 
@@ -196,7 +199,8 @@ class LaneModel(NativeLane):
         changes = [lease.take_changes() for lease in dirty.values() if lease.id in self._leases]
         numbers, self._ended = self._ended, []
         gone = [self._leases.pop(number) for number in numbers if number in self._leases]
-        return changes, [(lease.id, lease.end_offset, lease.high_watermark) for lease in gone]
+        ended = [(lease.id, lease.end_offset, lease.high_watermark) for lease in gone]
+        return changes, ended, None
 
     def adopt(
         self, descriptor: int, token: int, listener: int, received: bytes, session: Any
@@ -238,9 +242,6 @@ class LaneModel(NativeLane):
 
     def take_request_times(self) -> Any:
         return []
-
-    def take_disk_times(self) -> Any:
-        return _NO_TIMES, _NO_TIMES
 
     def take_traffic(self) -> tuple[int, int]:
         traffic = self.bytes_in, self.bytes_out

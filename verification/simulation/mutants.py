@@ -42,6 +42,7 @@ from spindle.runtime.quorum import metadata_quorum
 from verification.simulation.disk_mutants import DISK_MUTANTS
 from verification.simulation.lane_mutants import LANE_MUTANTS
 from verification.simulation.mutant import Function, Mutant, always, nothing
+from verification.simulation.share_mutants import SHARE_MUTANTS
 from verification.simulation.transaction_mutants import TRANSACTION_MUTANTS
 
 # ---------------------------------------------------------------- the quorum
@@ -395,6 +396,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "offsets outlive their topic": Mutant(OffsetRequests, "delete_missing_topics", nothing),
     **DISK_MUTANTS,
     **LANE_MUTANTS,
+    **SHARE_MUTANTS,
     **TRANSACTION_MUTANTS,
 }
 

@@ -14,6 +14,7 @@ from verification.simulation.scenario import (
     draw_disks,
     draw_lanes,
     draw_rebuilding,
+    draw_shares,
     draw_vanishing,
 )
 
@@ -27,6 +28,7 @@ class RecordedSeed(NamedTuple):
 
 RECORDED_SEEDS: Final = {
     "aborted transactions indexed past later ones": RecordedSeed(13),
+    "acknowledgements confirmed but not stored": RecordedSeed(3, draw_shares),
     "appends of lanes not announced": RecordedSeed(1, draw_lanes),
     "beginning moves not counted": RecordedSeed(38, draw_disks),
     # A node has to be stopped within milliseconds of its start while the quorum has no leader.
@@ -36,6 +38,7 @@ RECORDED_SEEDS: Final = {
     "decided transactions not continued": RecordedSeed(6),
     "defaults of brokers not applied": RecordedSeed(12),
     "delete horizons ignored by compaction": RecordedSeed(223),
+    "delivery counts not stored": RecordedSeed(3, draw_shares),
     "election outside the ISR": RecordedSeed(4),
     "epoch kept at a fence": RecordedSeed(190),
     "epochs hidden from leaders": RecordedSeed(16),
@@ -44,6 +47,7 @@ RECORDED_SEEDS: Final = {
     "last offsets lost by compaction": RecordedSeed(30),
     "late notes of lanes not recorded": RecordedSeed(5, draw_lanes),
     "lease outlives the leader epoch": RecordedSeed(3, draw_lanes),
+    "locks of silent workers kept": RecordedSeed(3, draw_shares),
     "lost checkpoints taken for a proof": RecordedSeed(8, draw_vanishing),
     "markers dropped by compaction": RecordedSeed(17),
     "missing logs created empty": RecordedSeed(6, draw_vanishing),
@@ -53,6 +57,7 @@ RECORDED_SEEDS: Final = {
     "parked syncs lost": RecordedSeed(54),
     "producers forgotten by followers": RecordedSeed(13),
     "recalls of leases lost": RecordedSeed(1, draw_lanes),
+    "records in flight not read again": RecordedSeed(3, draw_shares),
     "requests of a lane answered twice": RecordedSeed(1, draw_lanes),
     "segments behind gaps deleted": RecordedSeed(10, draw_cleaning),
     "segments behind gaps deleted, without recovery points": RecordedSeed(8, draw_cleaning),

@@ -157,10 +157,12 @@ class Simulation:
         await asyncio.sleep(1.0)
         await self.nemesis.run(self.scenario.fault_s)
         await self.nemesis.heal()
+        operator = asyncio.ensure_future(self.traffic.accept_losses())
         if self.scenario.deeds.isolated_failure:
             await self._fail_quietly()
         self.traffic.finish()
         await self._settle()
+        operator.cancel()
         self.invariants.compare_all()
         await self.traffic.audit()
         self.verdict.raise_if_violated()
@@ -185,12 +187,10 @@ class Simulation:
 
     async def _settle(self) -> None:
         """Wait until the cluster has recovered, then until all clients have finished."""
-        operator = asyncio.ensure_future(self.traffic.accept_losses_of_nothing())
         await self._wait_until(self._unsettled, self.scenario.recovery_s)
         await self._wait_until(
             lambda: self.traffic.unfinished or self._unsettled(), self.scenario.drain_s
         )
-        operator.cancel()
 
     async def _wait_until(self, reason_not: Callable[[], str | None], limit_s: float) -> None:
         """Wait until `reason_not` returns None."""

@@ -46,6 +46,19 @@ _SETTINGS: Final = {
     "spindle.log.dir.hang.timeout.ms": "3000",
 }
 
+_SHARE_SETTINGS: Final = {
+    "share.coordinator.state.topic.num.partitions": "2",
+    "share.coordinator.state.topic.replication.factor": "3",
+    "share.coordinator.state.topic.min.isr": "2",
+    "share.coordinator.snapshot.update.records.per.snapshot": "20",
+    "group.share.session.timeout.ms": "3000",
+    "group.share.min.session.timeout.ms": "3000",
+    "group.share.heartbeat.interval.ms": "500",
+    "group.share.min.heartbeat.interval.ms": "500",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.record.lock.duration.ms": "2000",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
@@ -169,6 +182,7 @@ class Workload:
         trims: some topics lose old records, by retention and DeleteRecords.
         small_segments: compacted topics, the internal ones too, have segments of a few batches, so
             that compaction leaves gaps between segments.
+        shares: a share group with workers that release, reject and forget records.
     """
 
     voters: bool = False
@@ -188,6 +202,7 @@ class Workload:
     rolls: bool = False
     transactions: bool = False
     transaction_versions: bool = False
+    shares: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,6 +485,30 @@ def draw_cleaning(seed: int) -> Scenario:
         fault_s=random.choice((4.0, 8.0)),
         # Before eligible leader replicas, the only member of an ISR leads without what it lost.
         release=None if chances.is_lossy else base.release,
+    )
+
+
+def draw_shares(seed: int) -> Scenario:
+    """Return the scenario of a seed with workers of a share group, among any faults."""
+    random = Random(f"shares {seed}")
+    base = draw_disks(seed) if random.random() < 0.4 else draw(seed)
+    return replace(
+        base,
+        deeds=replace(
+            base.deeds,
+            shares=True,
+            compacts=base.deeds.compacts and random.random() < 0.5,
+            trims=base.deeds.trims and random.random() < 0.5,
+            transactions=False,
+            transaction_versions=False,
+            rolls=False,
+            # Level 28 of metadata.version is the first one with share groups.
+            features=False,
+        ),
+        properties={**base.properties, **_SHARE_SETTINGS},
+        fault_s=random.choice((4.0, 8.0)),
+        release=None,
+        features=(),
     )
 
 

@@ -36,6 +36,12 @@ from verification.simulation.loop import SimulatedLoop
 from verification.simulation.producer import Producer
 from verification.simulation.rolling_members import RollingMember
 from verification.simulation.settings import SettingsAdmin
+from verification.simulation.share_workers import (
+    ShareOracle,
+    ShareWorker,
+    begin_with_the_first_record,
+    undelivered,
+)
 from verification.simulation.topic import Topic
 from verification.simulation.trace import History
 from verification.simulation.transaction_traffic import TransactionTraffic
@@ -97,6 +103,7 @@ class SimulatedTraffic:
         self._consumers: list[tuple[Topic, Consumer]] = []
         self._groups: list[MembersOfGroup] = []
         self._consumer_groups: list[ConsumerGroupMembers] = []
+        self._shares: ShareOracle | None = None
         self._is_writing = True
         self._is_administering = True
         self._finished_s = 0.0
@@ -138,6 +145,10 @@ class SimulatedTraffic:
             )
             if stuck_reason is not None:
                 return stuck_reason
+        if self._shares is not None:
+            lacking = undelivered(self.topics, self._shares, self._invariants.records)
+            if lacking is not None:
+                return lacking
         return self._transactions.unfinished
 
     @property
@@ -241,22 +252,30 @@ class SimulatedTraffic:
             admin.waits_for = "the voters"
             await self.voters.complete()
 
-    async def accept_losses_of_nothing(self) -> None:
-        """Elect other replicas where a broker waits for a log that never had committed records.
+    async def accept_losses(self) -> None:
+        """Elect other replicas where a broker waits for a log that it never had.
 
-        It waits because its directory has lost the checkpoints that would show whether it had any.
-        The controller was told that the directory of the log is lost, so it waits after a restart,
-        too.
+        It waits because its directory has lost the checkpoints that would show whether it had any
+        records, or has those of an earlier topic of the same name, whose entries have no topic id.
+        The controller was told that the directory of the log is lost, so the broker waits after a
+        restart, too. Where the other replicas have records, some of them may be lost.
         """
         while True:
             await asyncio.sleep(1.0)
+            former = set(self._admin.deleted.values())
             for topic in list(self._invariants.metadata.newest.topics.by_name.values()):
                 for index, partition in topic.partitions.items():
+                    if partition.leader >= 0:
+                        continue
                     oracle = self._invariants.records.find(topic.topic_id, index)
-                    is_empty = oracle is None or not oracle.end_offset
-                    is_lost = self._loses_checkpoints and DIRECTORY_LOST in partition.directories
-                    is_awaited = is_lost or self._is_awaited(topic.name, index)
-                    if partition.leader < 0 and is_empty and is_awaited:
+                    is_named_again = topic.name in former
+                    is_lost = DIRECTORY_LOST in partition.directories
+                    if is_named_again and is_lost and oracle is not None:
+                        oracle.may_lose = True
+                    elif oracle is not None and oracle.end_offset:
+                        continue
+                    may_be_lost = is_lost and (self._loses_checkpoints or is_named_again)
+                    if may_be_lost or self._is_awaited(topic.name, index):
                         await self._admin.elect_uncleanly(topic.name, [index])
 
     @property
@@ -380,6 +399,9 @@ class SimulatedTraffic:
             self._open_consumer_group("consumers", topics)
         if deeds.rolls:
             await self._open_rolling_group("rolling", factor)
+        if deeds.shares:
+            self._shares = ShareOracle(self._verdict)
+            self._spawn(self._open_share_group(topics, self._shares))
 
     def _open_group(self, group_id: str, random: Random) -> None:
         """Start two dynamic and two static members; one at least has a time to rejoin."""
@@ -452,6 +474,18 @@ class SimulatedTraffic:
             member = RollingMember(name, oracle, client, topic, source, self._verdict)
             self._spawn(member.run(lambda: self._is_writing, lambda: self._loop.now_s))
         self._consumer_groups.append(ConsumerGroupMembers(oracle, [topic.name]))
+
+    async def _open_share_group(self, topics: list[str], oracle: ShareOracle) -> None:
+        """Start three workers that read these topics from the first record on."""
+        random = Random(f"{self._cluster.scenario.seed}: shares")
+        await begin_with_the_first_record(self._context.run(self._new_client, "share-admin"))
+        for number in range(3):
+            name, source = f"worker{number}", Random(random.randbytes(8))
+            client = self._context.run(
+                SimulatedClient, name, self._cluster.bootstrap, Random(random.randbytes(8))
+            )
+            worker = ShareWorker(name, client, topics, oracle, source, self._verdict)
+            self._spawn(worker.run(lambda: self._is_writing, lambda: self._loop.now_s))
 
     def _leader_epoch(self, group_id: str) -> int:
         """Return the leader epoch of the partition that has the group; -1 before there is one."""

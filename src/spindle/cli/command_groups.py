@@ -110,6 +110,10 @@ export = LazyGroup(
                 f"{_EXPORT}.status_command:status",
                 "Show how far tables are behind their topics.",
             ),
+            "retry": (
+                f"{_EXPORT}.retry_command:retry_command",
+                "Show dead letters, and move mended ones into their table.",
+            ),
         },
     },
     default="topic",

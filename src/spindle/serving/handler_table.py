@@ -200,8 +200,8 @@ def broker_handlers(
     }
     if not can_read():
         # A client pushes only to brokers that offer it, so nothing is thrown away in silence.
-        for key in _OF_TELEMETRY:
-            del handlers[key]
+        for api in _OF_TELEMETRY:
+            del handlers[api]
     for key in _REPLICA_APIS:
         handlers[key] = partial(_when_caught_up, services, _LOCAL[key])
     for key, topic in _COORDINATOR_TOPICS.items():

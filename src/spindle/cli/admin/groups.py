@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from spindle.client.admin.groups import (
     list_all_groups,
 )
 from spindle.client.admin.refusals import refusal_text
+from spindle.client.admin.share_groups import ShareOffset, describe_share_group, share_offsets
 from spindle.client.blocking.client import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
@@ -44,6 +45,8 @@ _POSITIONS: Final = {"earliest": EARLIEST, "latest": LATEST}
 _LISTING: Final = {"group": "GROUP", "type": "TYPE", "state": "STATE", "protocol": "PROTOCOL"}
 _MEMBERS: Final = ("MEMBER", "CLIENT", "HOST", "PARTITIONS")
 _OFFSETS: Final = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "CLIENT", "HOST")
+_SHARE: Final = "Share"
+_SHARE_OFFSETS: Final = ("TOPIC", "PARTITION", "START", "LAG")
 _RESET: Final = {
     "topic": "TOPIC",
     "partition": "PARTITION",
@@ -91,6 +94,15 @@ def describe(client: WireClient, as_json: bool, names: Sequence[str], members: b
     documents = []
     for number, name in enumerate(dict.fromkeys(names)):
         group = _existing(client, name)
+        if group.group_type == _SHARE:
+            offsets = share_offsets(client, name)
+            if as_json:
+                documents.append(_share_json(group, offsets))
+                continue
+            if number:
+                click.echo()
+            click.echo("\n".join(share_lines(group, offsets, members=members)))
+            continue
         committed = committed_offsets(client, name)
         partitions = [*committed, *(p for m in group.members for p in m.assignment)]
         rows = partition_rows(group, committed, _end_offsets(client, partitions))
@@ -108,24 +120,66 @@ def group_lines(
     group: GroupDescription, rows: Sequence[PartitionRow], *, members: bool
 ) -> list[str]:
     """Return the lines about a group: its state, then its partitions or its members."""
-    at = group.coordinator
-    lines = [
-        f"group        {group.group_id}",
-        f"state        {titled(group.state)}, {titled(group.group_type)} protocol, "
-        f"assignor {group.assignor or 'none'}",
-        f"coordinator  broker {at.node_id}, {at.host}:{at.port}",
-    ]
+    lines = _head_lines(group)
     if members:
-        cells = [
-            (m.instance_id or m.member_id, m.client_id, m.host, assignment_text(m.assignment))
-            for m in group.members
-        ]
-        return [*lines, *(table_lines(_MEMBERS, cells) if cells else ["members      none"])]
+        return [*lines, *_member_lines(group)]
     lag = sum(row.lag or 0 for row in rows)
     lines.append(f"members      {len(group.members)}, lag {lag}")
     if not rows:
         return [*lines, "offsets      none"]
     return [*lines, *table_lines(_OFFSETS, [_offset_cells(row) for row in rows])]
+
+
+def share_lines(
+    group: GroupDescription, offsets: Mapping[TopicPartition, ShareOffset], *, members: bool
+) -> list[str]:
+    """Return the lines about a share group: its state, then its partitions or its members."""
+    lines = _head_lines(group)
+    if members:
+        return [*lines, *_member_lines(group)]
+    lag = sum(offset.lag or 0 for offset in offsets.values())
+    lines.append(f"members      {len(group.members)}, lag {lag}")
+    if not offsets:
+        return [*lines, "offsets      none"]
+    cells = [
+        (p.topic, str(p.partition), *("-" if number is None else str(number) for number in offset))
+        for p, offset in offsets.items()
+    ]
+    return [*lines, *table_lines(_SHARE_OFFSETS, cells)]
+
+
+def _share_json(
+    group: GroupDescription, offsets: Mapping[TopicPartition, ShareOffset]
+) -> dict[str, Any]:
+    document = group_json(group, None)
+    document["offsets"] = [
+        {
+            "topic": p.topic,
+            "partition": p.partition,
+            "startOffset": offset.start_offset,
+            "lag": offset.lag,
+        }
+        for p, offset in offsets.items()
+    ]
+    return document
+
+
+def _head_lines(group: GroupDescription) -> list[str]:
+    at = group.coordinator
+    return [
+        f"group        {group.group_id}",
+        f"state        {titled(group.state)}, {titled(group.group_type)} protocol, "
+        f"assignor {group.assignor or 'none'}",
+        f"coordinator  broker {at.node_id}, {at.host}:{at.port}",
+    ]
+
+
+def _member_lines(group: GroupDescription) -> list[str]:
+    cells = [
+        (m.instance_id or m.member_id, m.client_id, m.host, assignment_text(m.assignment))
+        for m in group.members
+    ]
+    return table_lines(_MEMBERS, cells) if cells else ["members      none"]
 
 
 def _offset_cells(row: PartitionRow) -> tuple[str, ...]:
@@ -362,9 +416,9 @@ def _existing(client: WireClient, name: str) -> GroupDescription:
         if group.state != _DEAD:
             return group
     # A broker that knows no types of groups reports none.
-    share_groups = {g.group_id for g in list_all_groups(client) if titled(g.group_type) == "Share"}
+    share_groups = {g.group_id for g in list_all_groups(client) if titled(g.group_type) == _SHARE}
     if name in share_groups:
-        raise CommandFailed(f"group {name!r} is a share group: Kafka's kafka-share-groups shows it")
+        return describe_share_group(client, name)
     raise CommandFailed(_NO_GROUP.format(name))
 
 

@@ -268,7 +268,7 @@ def export(**given: Any) -> int:
     --follow, and 1 on any other failure.
     """
     with concise_errors(), _print_warnings():
-        job = _job(given)
+        job = job_of(given)
         from spindle.pipeline.export import ExportConflict
 
         try:
@@ -314,7 +314,8 @@ def _print_warnings() -> Iterator[None]:
         yield
 
 
-def _job(given: Mapping[str, Any]) -> "ExportJob":
+def job_of(given: Mapping[str, Any]) -> "ExportJob":
+    """Return the export of the options of a command."""
     from spindle.pipeline.export import PortionSize
     from spindle.pipeline.export.jobs import ExportJob
     from spindle.pipeline.export.portions import DEFAULT_PORTION, MERGE_PORTION

@@ -13,7 +13,7 @@ stored, `dead_letters` returns them, and `end_dead_letters` archives them.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias
 
@@ -181,6 +181,11 @@ class SharePartition:
     def in_flight(self) -> int:
         """Number of records from the start offset to the next offset."""
         return self._end - self.start_offset
+
+    @property
+    def run_count(self) -> int:
+        """Number of runs of neighbouring records in the same state."""
+        return len(self._runs)
 
     @property
     def acquired_count(self) -> int:
@@ -612,6 +617,14 @@ def _same_types(batch: AcknowledgedBatch) -> Iterable[tuple[int, int, Acknowledg
         if is_end or batch.types[offset + 1 - batch.first_offset] != kind:
             yield first, offset + 1, AcknowledgeType(kind)
             first = offset + 1
+
+
+def acknowledged_types(
+    batches: Iterable[AcknowledgedBatch],
+) -> Iterator[tuple[int, int, AcknowledgeType]]:
+    """Yield first offset, end offset (exclusive) and type of neighbours with the same type."""
+    for batch in batches:
+        yield from _same_types(batch)
 
 
 def _joined(acquired: list[AcquiredRange]) -> list[AcquiredRange]:

@@ -24,6 +24,7 @@ from spindle.pipeline.export.model import (  # noqa: E402
 )
 from spindle.pipeline.export.parquet import export_parquet, read_parquet  # noqa: E402
 from spindle.pipeline.export.portions import PortionSize  # noqa: E402
+from spindle.pipeline.export.retry import RetryResult, retry_export  # noqa: E402
 from spindle.pipeline.export.settings import ExportOptions  # noqa: E402
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "ExportedPartition",
     "FollowSettings",
     "PortionSize",
+    "RetryResult",
     "compact_table",
     "export_delta",
     "export_iceberg",
@@ -45,5 +47,6 @@ __all__ = [
     "read_delta",
     "read_iceberg",
     "read_parquet",
+    "retry_export",
     "vacuum_table",
 ]

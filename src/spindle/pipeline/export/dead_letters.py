@@ -31,7 +31,9 @@ from spindle.pipeline.export.model import (
 from spindle.pipeline.export.parquet_files import parse_file_name
 from spindle.pipeline.export.table import CommitBatch, ExportTable, TableLayout
 
-_LAYOUT: Final = TableLayout(DEAD_LETTER_ROWS.schema(), without_statistics=WITHOUT_STATISTICS)
+DEAD_LETTER_LAYOUT: Final = TableLayout(
+    DEAD_LETTER_ROWS.schema(), without_statistics=WITHOUT_STATISTICS
+)
 
 
 class DeadLetters:
@@ -39,11 +41,11 @@ class DeadLetters:
 
     def __init__(self, table: ExportTable) -> None:
         self.table = table
-        table.check_layout(_LAYOUT)
+        table.check_layout(DEAD_LETTER_LAYOUT)
 
     def rule(self, portion: Sequence[PlannedRange]) -> DeadLetterRule:
         """Make the table ready for a portion and return the rule of its tasks."""
-        self.table.prepare(_LAYOUT)
+        self.table.prepare(DEAD_LETTER_LAYOUT)
         decided = {}
         for key in dict.fromkeys(map(key_of, portion)):
             held = self.table.coverage(key)
@@ -71,7 +73,9 @@ class DeadLetters:
             so_far = growth[key].after if key in growth else before
             growth[key] = CoverageChange(before, _with_piece(so_far, piece))
         # Only the exported table refuses a topic that was created again.
-        self.table.commit(CommitBatch(_LAYOUT, files, growth, topics, may_mix_topics=True))
+        self.table.commit(
+            CommitBatch(DEAD_LETTER_LAYOUT, files, growth, topics, may_mix_topics=True)
+        )
 
     def _dead_offsets(self, key: PartitionIdentity, topic: str, held: Coverage) -> tuple[int, ...]:
         """Return the offsets of the dead letters of a partition."""

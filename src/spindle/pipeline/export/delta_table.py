@@ -49,6 +49,7 @@ _TRANSACTION_RETENTION: Final = "delta.setTransactionRetentionDuration"
 _PREFIX: Final = "spindle"
 _MERGES_APP: Final = f"{_PREFIX}:merges"
 """The transaction that numbers the merges, so that of two at the same time one fails."""
+_RETRY_APP: Final = f"{_PREFIX}:retry"
 _ANOTHER_KEY: Final = "another key"
 _LATEST_STATISTIC_MS: Final = 253402300799999
 """The last millisecond of the year 9999: later times have no text form in a Delta statistic."""
@@ -75,6 +76,10 @@ class DeltaExportTable:
     @property
     def committed_ms(self) -> int | None:
         return None if self._table is None else int(self._table.history(1)[0]["timestamp"])
+
+    @property
+    def retry_mark(self) -> int | None:
+        return self._transaction(_RETRY_APP)
 
     def columns(self) -> pa.Schema | None:
         return None if self._table is None else pa.schema(self._table.schema().to_arrow())
@@ -233,6 +238,8 @@ class DeltaExportTable:
 
         After the commit delta-rs may write a checkpoint and delete old log files, which may fail.
         """
+        if portion.retry is not None:
+            return self.retry_mark == portion.retry.after
         if portion.merge_key is not None and not portion.files:
             # A merge that only deletes. Another one of the same offsets deletes the same rows.
             return all(self.coverage(key) == growth.after for key, growth in portion.growth.items())
@@ -249,6 +256,8 @@ class DeltaExportTable:
         for topic, topic_id in portion.topics.items():
             if self._transaction(_topic_app(topic)) != _fingerprint(topic_id):
                 yield Transaction(_topic_app(topic), _fingerprint(topic_id))
+        if portion.retry is not None:
+            yield Transaction(_RETRY_APP, portion.retry.after)
         if portion.merge_key is not None:
             yield Transaction(_MERGES_APP, (self._transaction(_MERGES_APP) or 0) + 1)
             if self._transaction(_key_app(portion.merge_key)) is None:

@@ -190,31 +190,19 @@ class _Run:
         if self.settings.changes is None:
             return Merge(written, frozenset(), sum(file.rows for file in written), 0)
         try:
-            return merge_changes(self.table, written, portion, self._target(directory, None))
+            return merge_changes(self.table, written, portion, self._file_settings(directory, None))
         except BaseException as error:
             self._remove_uncommitted(directory)
             if isinstance(error, Exception):
                 self._check_conflict(portion, error)
             raise
 
-    def _target(self, directory: Path, letters: DeadLetterSettings | None) -> FileSettings:
-        settings = self.settings
-        return FileSettings(
-            str(directory),
-            self.run_id,
-            settings.compression,
-            settings.row_format,
-            settings.partitioning,
-            self.table.has_partition_columns_in_files,
-            letters,
-            self.table.limits_times,
-            settings.layout.without_statistics if settings.changes is None else frozenset(),
-            settings.changes,
-        )
+    def _file_settings(self, directory: Path, letters: DeadLetterSettings | None) -> FileSettings:
+        return file_settings(self.table, self.settings, directory, self.run_id, letters)
 
     def _write(self, directory: Path, portion: Sequence[PlannedRange]) -> list[WrittenFile]:
         """Write the files of a portion; if that fails nothing is left of them."""
-        target = self._target(directory, self._letter_settings(portion))
+        target = self._file_settings(directory, self._letter_settings(portion))
         try:
             written = write_files(self.spark, self.source, portion, target, self._report)
             self._check_visible(directory, written)
@@ -303,6 +291,28 @@ class _Run:
                 len(self.portions),
             )
         )
+
+
+def file_settings(
+    table: ExportTable,
+    settings: ExportSettings,
+    directory: Path,
+    run_id: str,
+    letters: DeadLetterSettings | None = None,
+) -> FileSettings:
+    """Return how the files of a run are written into a directory."""
+    return FileSettings(
+        str(directory),
+        run_id,
+        settings.compression,
+        settings.row_format,
+        settings.partitioning,
+        table.has_partition_columns_in_files,
+        letters,
+        table.limits_times,
+        settings.layout.without_statistics if settings.changes is None else frozenset(),
+        settings.changes,
+    )
 
 
 def _check_ids(topics: Mapping[str, Uuid]) -> None:

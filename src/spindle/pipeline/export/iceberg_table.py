@@ -46,6 +46,7 @@ _COVERAGE: Final = "spindle.coverage"
 _TOPICS: Final = "spindle.topics"
 _COMMIT: Final = "spindle.commit"
 _MERGE_KEY: Final = "spindle.merge-key"
+_RETRY: Final = "spindle.retry"
 _RETRIES: Final = "commit.retry.num-retries"
 _MAX_ATTEMPTS: Final = 20
 
@@ -79,6 +80,11 @@ class IcebergExportTable:
     @property
     def committed_ms(self) -> int | None:
         return None if self._table is None else int(self._table.metadata.last_updated_ms)
+
+    @property
+    def retry_mark(self) -> int | None:
+        number = None if self._table is None else self._table.properties.get(_RETRY)
+        return None if number is None else int(number)
 
     def refresh(self) -> None:
         self._use(self._place.load())
@@ -183,6 +189,8 @@ class IcebergExportTable:
         )
         if portion.merge_key is not None:
             transaction.set_properties({_MERGE_KEY: portion.merge_key})
+        if portion.retry is not None:
+            transaction.set_properties({_RETRY: str(portion.retry.after)})
         grown = {key: coverage[key] for key in portion.growth}
         summary = {_COMMIT: number, _COVERAGE: json.dumps(coverage_json(grown))}
         self._stage_files(transaction, portion, summary)

@@ -69,18 +69,24 @@ class ExportJob:
     settings: ExportOptions = field(default_factory=ExportOptions)
     catalog: Mapping[str, str] | None = None
 
+    def open_table(self) -> ExportTable:
+        """Return the newest snapshot of the table, which may not exist yet."""
+        return open_table(self.table_format, self.table, self.catalog)
+
+    def open_dead_letters(self) -> ExportTable:
+        """Return the newest snapshot of the table of dead letters, which may not exist."""
+        place = str(self.table) if self.catalog else str(local_directory(self.table))
+        return open_table(self.table_format, dead_letters_of(place), self.catalog)
+
     def run(self, spark: "SparkSession") -> ExportResult:
         """Export what the topics have now and the table lacks; see `export_delta`."""
         options = for_executors(spark, self.options)
-        table = open_table(self.table_format, self.table, self.catalog)
+        table = self.open_table()
         try:
             source, settings = source_and_settings(options, self.settings, table)
         except NoRecordsYet:
             return nothing_new(table)
-        letters = None
-        if settings.has_dead_letters:
-            place = str(self.table) if self.catalog else str(local_directory(self.table))
-            letters = open_table(self.table_format, dead_letters_of(place), self.catalog)
+        letters = self.open_dead_letters() if settings.has_dead_letters else None
         return run_export(spark, source, table, settings, self.settings.get("progress"), letters)
 
     def idle_result(self) -> ExportResult | None:
@@ -92,7 +98,7 @@ class ExportJob:
             ExportRefused, ExportConflict, DataLoss, ValueError: as `export_delta`.
             ApiError, ClientError: a topic does not exist, or brokers cannot be reached.
         """
-        table = open_table(self.table_format, self.table, self.catalog)
+        table = self.open_table()
         try:
             source, settings = source_and_settings(self.options, self.settings, table)
         except NoRecordsYet:
@@ -102,7 +108,7 @@ class ExportJob:
 
     def pending_bytes(self) -> int | None:
         """Return the bytes in the log that the table lacks, as estimated; None if it lacks none."""
-        table = open_table(self.table_format, self.table, self.catalog)
+        table = self.open_table()
         source = raw_source(self.options, self.settings)
         planned = source.ranges()
         remaining = remaining_ranges(source, planned, coverage_of(table, planned))

@@ -56,6 +56,7 @@ class TableState:
     coverage: dict[PartitionIdentity, Coverage] = field(default_factory=dict)
     topics: dict[str, Uuid] = field(default_factory=dict)
     merge_key: str | None = None
+    retry_mark: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class Manifest:
     coverage: Mapping[PartitionIdentity, Coverage] = field(default_factory=dict)
     topics: Mapping[str, Uuid] = field(default_factory=dict)
     merge_key: str | None = None
+    retry_mark: int | None = None
 
 
 def log_directory(table: Path) -> Path:
@@ -128,6 +130,8 @@ def append(table: Path, version: int, manifest: Manifest) -> bool:
     }
     if manifest.merge_key is not None:
         content["merge_key"] = manifest.merge_key
+    if manifest.retry_mark is not None:
+        content["retry_mark"] = manifest.retry_mark
     if not _write_once(log, _name(version), content):
         return False
     if version % _STATE_EVERY == _STATE_EVERY - 1:
@@ -192,6 +196,7 @@ def _apply(state: TableState | None, version: int, content: dict[str, Any]) -> T
     after.coverage.update(parse_coverage(content["coverage"]))
     after.topics.update(parse_topics(content["topics"]))
     after.merge_key = content.get("merge_key", after.merge_key)
+    after.retry_mark = content.get("retry_mark", after.retry_mark)
     return after
 
 
@@ -205,6 +210,7 @@ def _state_json(state: TableState) -> dict[str, Any]:
         "coverage": coverage_json(state.coverage),
         "topics": topics_json(state.topics),
         "merge_key": state.merge_key,
+        "retry_mark": state.retry_mark,
     }
 
 
@@ -218,6 +224,7 @@ def _state(content: dict[str, Any], version: int) -> TableState:
         parse_coverage(content["coverage"]),
         parse_topics(content["topics"]),
         content.get("merge_key"),
+        content.get("retry_mark"),
     )
 
 

@@ -22,6 +22,8 @@ from spindle.pipeline.export.parquet_files import FileSettings, write_rows
 from spindle.pipeline.export.stored_values import NULL_NAME
 from spindle.pipeline.export.table import ExportTable
 
+_KEYS_ROWS: Final = 1 << 20
+"""The rows whose keys are compared at once; each time costs a pass over the changes."""
 _CHANGE: Final = "__spindle_change"
 _ROW: Final = "__spindle_row"
 _PARTITION: Final = "__spindle_partition"
@@ -158,7 +160,7 @@ class _LiveFiles:
         columns = list(dict.fromkeys([*keys, *order]))
         gone: set[int] = set()
         stale: set[int] = set()
-        for first, batch in self._batches(name, file, columns):
+        for first, batch in self._batches(name, file, columns, _KEYS_ROWS):
             rows = pa.Table.from_batches([batch])
             numbers = pa.array(range(first, first + len(rows)), pa.int64())
             rows = rows.append_column(_ROW, numbers)
@@ -188,12 +190,14 @@ class _LiveFiles:
                 if stays.num_rows:
                     yield stays
 
-    def _batches(self, name: str, file: Any, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
+    def _batches(
+        self, name: str, file: Any, columns: Sequence[str], batch_rows: int = 65_536
+    ) -> Iterator[tuple[int, Any]]:
         """Yield the number of the first row and a batch, for each batch of a file."""
         values = _partition_values(name)
         held = [column for column in columns if column in file.schema_arrow.names]
         first = 0
-        for batch in file.iter_batches(columns=held):
+        for batch in file.iter_batches(batch_rows, columns=held):
             arrays = [
                 _column(batch, self._schema.field(column), values.get(column)) for column in columns
             ]

@@ -237,7 +237,7 @@ def write_range(
     letters = _letter_files(name, settings)
     try:
         for batch in source.read(piece):
-            rows, records, undecoded, unstored = _table_rows(batch, settings)
+            rows, records, undecoded, unstored = table_rows(batch, settings)
             if settings.dead_letters is None:
                 _refuse_bad(batch, undecoded, unstored, piece)
                 files.add(rows)
@@ -258,7 +258,7 @@ def write_range(
         raise
 
 
-def _table_rows(
+def table_rows(
     batch: pa.RecordBatch, settings: FileSettings
 ) -> tuple[pa.RecordBatch, Any | None, Any | None, Any | None]:
     """Return the rows of a batch of records as the files have them.
@@ -295,14 +295,20 @@ def _table_rows(
 
 
 def write_rows(
-    batches: Iterable[pa.RecordBatch], piece: PlannedRange, settings: FileSettings
+    batches: Iterable[pa.RecordBatch],
+    piece: PlannedRange,
+    settings: FileSettings,
+    *,
+    compacted: bool = False,
 ) -> list[WrittenFile]:
-    """Write rows of a merge into files of about 256 MiB of rows, and return the files.
+    """Write rows of a merge or a retry into files of about 256 MiB of rows, and return the files.
 
     Args:
         batches: Rows with all columns of the table.
         piece: A range of the portion. The files have its offsets in their names, so that they are
             known as those of a killed run once the table holds these offsets.
+        compacted: The table holds these offsets already. Then the files are named as those of a
+            compaction, which nobody takes for files of a killed run while their run is alive.
 
     Raises:
         OSError: a file cannot be written; the complete files before it stay.
@@ -313,6 +319,9 @@ def write_rows(
         for batch in batches:
             if files is None:
                 name = file_name(piece, settings.run_id, attempt)
+                if compacted:
+                    offsets = Coverage(piece.start_offset, piece.end_offset)
+                    name = compacted_name(name, offsets, f"{settings.run_id}{attempt:x}")
                 files = _RangeFiles(Path(settings.directory), name, settings)
             files.add(batch)
             size_bytes += batch.nbytes

@@ -61,6 +61,10 @@ class ParquetExportTable:
             return None
         return manifest_log.commit_time_ms(self._root, self._state.version)
 
+    @property
+    def retry_mark(self) -> int | None:
+        return None if self._state is None else self._state.retry_mark
+
     def refresh(self) -> None:
         self._state = manifest_log.read_state(self._root)
         self._publish()
@@ -115,6 +119,7 @@ class ParquetExportTable:
                 coverage=coverage_after(self, portion),
                 topics=portion.topics,
                 merge_key=portion.merge_key,
+                retry_mark=None if portion.retry is None else portion.retry.after,
             )
             version = 0 if self._state is None else self._state.version + 1
             is_first = manifest_log.append(self._root, version, manifest)

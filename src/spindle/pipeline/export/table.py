@@ -8,7 +8,7 @@ what makes an export exact, whoever else writes and wherever a run is killed.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -41,6 +41,13 @@ class TableLayout:
     without_statistics: frozenset[str] = frozenset()
 
 
+class RetryMark(NamedTuple):
+    """The number of the last retry of dead letters before and after a commit."""
+
+    before: int | None
+    after: int
+
+
 @dataclass(frozen=True, slots=True)
 class CommitBatch:
     """The files and offsets that become part of a table with one commit.
@@ -50,7 +57,8 @@ class CommitBatch:
     `forgotten` names files that left the table before and are deleted (a vacuum).
     `may_mix_topics`: the table may hold rows of an earlier topic with the name of one of `topics`.
     `merge_key` names the columns of the key with commas between them in a table that has one row
-    for each key; such a portion only fits on the snapshot from which it was made.
+    for each key; such a portion only fits on the snapshot from which it was made. `retry` is for a
+    commit that moves dead letters.
     """
 
     layout: TableLayout
@@ -61,6 +69,7 @@ class CommitBatch:
     forgotten: frozenset[str] = frozenset()
     may_mix_topics: bool = False
     merge_key: str | None = None
+    retry: RetryMark | None = None
 
 
 class ExportTable(Protocol):
@@ -87,6 +96,11 @@ class ExportTable(Protocol):
     @property
     def committed_ms(self) -> int | None:
         """The time of the last commit in ms since 1970, None while there is no table."""
+        ...
+
+    @property
+    def retry_mark(self) -> int | None:
+        """The number of the last retry of dead letters, None if there was none."""
         ...
 
     def refresh(self) -> None:
@@ -176,12 +190,14 @@ def coverage_after(table: ExportTable, portion: CommitBatch) -> dict[PartitionId
     """Return the coverage of the portion's partitions when it is added to this snapshot.
 
     Raises:
-        ExportConflict: another writer has extended one of them at the same side, or has added rows
-            of another topic with the same name.
+        ExportConflict: another writer has extended one of them at the same side, has added rows of
+            another topic with the same name, or has retried dead letters.
     """
     for topic, topic_id in portion.topics.items():
         if not portion.may_mix_topics and table.is_other_topic(topic, topic_id):
             raise conflict(table.path, f"it holds rows of another topic with the name {topic!r}")
+    if portion.retry is not None and portion.retry.before != table.retry_mark:
+        raise conflict(table.path, "another retry of its dead letters was first")
     grown: dict[PartitionIdentity, Coverage] = {}
     for key, growth in portion.growth.items():
         after = growth.apply_to(table.coverage(key))

@@ -17,7 +17,7 @@ from spindle.common.ids import TopicPartition
 from spindle.pipeline.export.continuation import key_of
 from spindle.pipeline.export.dead_letters import dead_letters_of
 from spindle.pipeline.export.iceberg_catalog import CATALOG_FILE
-from spindle.pipeline.export.jobs import TableFormat, open_table
+from spindle.pipeline.export.jobs import ExportJob, TableFormat
 from spindle.pipeline.export.manifest_log import log_directory
 from spindle.pipeline.export.model import ExportSource, PartitionIdentity, PlannedRange
 from spindle.pipeline.export.paths import local_directory
@@ -32,14 +32,10 @@ class TablePlace(NamedTuple):
     table: str
     catalog: Mapping[str, str] | None = None
 
-    def open(self) -> ExportTable:
-        """Return the newest snapshot."""
-        return open_table(self.table_format, self.table, self.catalog)
-
-    def open_dead_letters(self) -> ExportTable:
-        """Return the newest snapshot of the table of dead letters, which may not exist."""
-        place = self.table if self.catalog else str(local_directory(self.table))
-        return open_table(self.table_format, dead_letters_of(place), self.catalog)
+    @property
+    def job(self) -> ExportJob:
+        """An export into the table, of no topic."""
+        return ExportJob(self.table_format, self.table, {}, catalog=self.catalog)
 
 
 class PartitionLag(NamedTuple):
@@ -143,7 +139,7 @@ def table_statuses(
     Raises:
         ApiError, ClientError: a broker cannot be asked.
     """
-    opened = [(place, place.open()) for place in places]
+    opened = [(place, place.job.open_table()) for place in places]
     held = {
         name
         for _, table in opened
@@ -192,7 +188,7 @@ def _status(
         for name, topic in sorted(view.topics.items())
         if table.is_other_topic(name, topic.topic_id)
     )
-    letters = place.open_dead_letters()
+    letters = place.job.open_dead_letters()
     count = sum(pq.read_metadata(path).num_rows for path in letters.live_files())
     return TableStatus(place, table.version, table.committed_ms, tuple(lags), count, recreated)
 

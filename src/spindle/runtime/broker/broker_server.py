@@ -168,13 +168,7 @@ class BrokerServer:
         )
         parts = 2 if _may_have_lanes(config) else 1  # lanes use the other half
         self.limits = RequestLimits.of(config, env.max_descriptors // parts)
-        self.telemetry = Telemetry(
-            lambda: self.metadata.image.configs,
-            self._steady_ms,
-            env.new_uuid,
-            config.integer("telemetry.max.bytes"),
-            config.integer(CLIENT_METRICS_MAX_SERIES),
-        )
+        self.telemetry = self._make_telemetry()
         self.services = self._make_services()
         close_sessions = self.services.fetch_sessions.close_replica_sessions
         self.replicas.on_new_fetches_required = close_sessions
@@ -301,6 +295,15 @@ class BrokerServer:
             self._producer_ids,
             self._ensure_internal_topic,
             dead_letters,
+        )
+
+    def _make_telemetry(self) -> Telemetry:
+        return Telemetry(
+            lambda: self.metadata.image.configs,
+            self._steady_ms,
+            self._env.new_uuid,
+            self._config.integer("telemetry.max.bytes"),
+            self._config.integer(CLIENT_METRICS_MAX_SERIES),
         )
 
     def _make_services(self) -> BrokerServices:

@@ -30,6 +30,7 @@ from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
 from spindle.runtime.coordinator.shard_driver import ShardDriver, ShardState
 from spindle.runtime.coordinator.shard_table import ShardTable
 from spindle.runtime.coordinator.shard_writer import Clock, ShardSettings
+from spindle.runtime.metrics.durations import Durations
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,10 @@ class ShareCoordinator:
     """Implements `ShareStateStore` for the share partitions whose state this broker has.
 
     All calls must come from one event loop.
+
+    Attributes:
+        pruned_offsets: the offset below which records were deleted last, by partition.
+        writes: times of writes, for the metrics.
     """
 
     def __init__(
@@ -62,7 +67,8 @@ class ShareCoordinator:
         self._clock = clock
         self._settings = settings
         self._prune_interval_s = prune_interval_ms / 1000
-        self._pruned: dict[int, int] = {}
+        self.pruned_offsets: dict[int, int] = {}
+        self.writes = Durations()
         self._pruning: Any = None
 
     # ------------------------------------------------------------ leadership
@@ -111,7 +117,7 @@ class ShareCoordinator:
     def on_resigned(self, partition: int) -> None:
         """Close the shard of a partition that this broker no longer leads."""
         self.shards.close(partition)
-        self._pruned.pop(partition, None)
+        self.pruned_offsets.pop(partition, None)
 
     def on_topics_deleted(self, topic_ids: Collection[Uuid]) -> None:
         """Delete the states of topics that the cluster has deleted."""
@@ -145,7 +151,9 @@ class ShareCoordinator:
 
     async def write(self, key: ShareKey, written: WrittenState) -> None:
         """Store a change."""
+        start_s = asyncio.get_running_loop().time()
         await self._submit(key, lambda core, out: core.write(key, written, out))
+        self.writes.observe(asyncio.get_running_loop().time() - start_s)
 
     async def delete(self, key: ShareKey) -> None:
         """Delete a state."""
@@ -186,9 +194,9 @@ class ShareCoordinator:
                 await shard.submit(_snapshot(core), is_exclusive=True)
                 offset = core.redundant_offset()
                 index = shard.partition.partition
-                if offset > self._pruned.get(index, 0):
+                if offset > self.pruned_offsets.get(index, 0):
                     await self._log.delete_below(shard.partition, offset)
-                    self._pruned[index] = offset
+                    self.pruned_offsets[index] = offset
             except (ApiError, LogDirectoryFailed) as error:
                 log.info("Redundant records of %s stay for now: %s", shard.partition, error)
 

@@ -41,6 +41,7 @@ from spindle.runtime.metrics.replicas import (
     replica_metrics,
 )
 from spindle.runtime.metrics.requests import RequestMetrics
+from spindle.runtime.metrics.share import count_share_groups, share_metrics
 from spindle.runtime.metrics.telemetry import client_metrics, telemetry_metrics
 from spindle.runtime.metrics.traffic import request_metrics, topic_text, total_metrics
 from spindle.runtime.metrics.transactions import (
@@ -117,7 +118,9 @@ class NodeMetrics:
         broker = self._parts().broker
         if broker is None:
             return b""
-        rows = await gather_rows(broker.replicas, broker.replica_fetchers)
+        rows = await gather_rows(
+            broker.replicas, broker.replica_fetchers, broker.coordinators.share_partitions
+        )
         return await asyncio.to_thread(rows.text)
 
     async def render(self) -> bytes:
@@ -173,6 +176,7 @@ class NodeMetrics:
         capacities = await broker.capacities.ask(broker.replicas.directories)
         metrics += directory_metrics(broker.replicas, replicas.directories, capacities)
         metrics += group_metrics(broker.groups, *await count_groups(broker.groups))
+        metrics += share_metrics(broker.coordinators, await count_share_groups(broker.groups))
         transactions = broker.coordinators.transactions
         metrics += transaction_metrics(transactions, await count_transactions(transactions))
         metrics += verification_metrics(broker.verification)
@@ -198,16 +202,6 @@ def broker_metrics(broker: BrokerServer) -> Iterator[Metric]:
         "kafka_network_socket_server_unsent_bytes",
         "Bytes of answers that clients have not read yet.",
         broker.limits.unsent.total_bytes,
-    )
-    yield gauge(
-        "kafka_server_share_session_cache_share_sessions_count",
-        "Sessions in which members of share groups fetch from this broker.",
-        len(broker.coordinators.share_partitions.sessions),
-    )
-    yield gauge(
-        "kafka_server_share_session_cache_share_partitions_count",
-        "Partitions in these sessions.",
-        broker.coordinators.share_partitions.sessions.partition_count,
     )
     prefix = "kafka_server_broker_all_topics_metrics_replication_bytes"
     yield counter(

@@ -13,12 +13,14 @@ from spindle.coordinator.share.share_partition import (
     DeadLetterRange,
     DeliverySettings,
     SharePartition,
+    acknowledged_types,
 )
 from spindle.coordinator.share.state_records import ShareKey
 from spindle.coordinator.share.state_shard import WrittenState
 from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import ReplicaManager
 from spindle.runtime import background
+from spindle.runtime.share.counts import ShareCounts
 from spindle.runtime.share.dead_letter_writer import WriteDeadLetters
 from spindle.runtime.share.offset_reset import first_offset
 from spindle.runtime.share.settings import ShareDeliveryConfig
@@ -61,6 +63,8 @@ class LedSharePartition:
         core: the records in flight; None until the state is read.
         error: why the state could not be read, or why it is not valid any more.
         is_fetching: a fetch reads records for a member; others wait for its end.
+        fetch_time_s: sum of the times of such fetches.
+        lock_timeouts: number of records whose locks have expired.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class LedSharePartition:
         config_of: Callable[[str], ShareDeliveryConfig],
         now_ms: Callable[[], int],
         write_dead_letters: WriteDeadLetters,
+        counts: ShareCounts,
     ) -> None:
         """Begin to read the state."""
         self.key = key
@@ -85,6 +90,10 @@ class LedSharePartition:
         self._config_of = config_of
         self._now_ms = now_ms
         self._write_dead_letters = write_dead_letters
+        self._counts = counts
+        self.lock_timeouts = 0
+        self.fetch_time_s = 0.0
+        self._fetch_began_s = 0.0
         self._loop = asyncio.get_running_loop()
         self._on_idle: Callable[[], None] | None = None
         self._watchers: dict[Callable[[], None], None] = {}
@@ -121,6 +130,7 @@ class LedSharePartition:
     # ------------------------------------------------------------ life
 
     async def _load(self) -> None:
+        start_s = self._loop.time()
         try:
             core = await self._read_state()
         except ApiError as error:
@@ -137,6 +147,7 @@ class LedSharePartition:
         if self.error is None:
             core.advance_log_start(self.hosted.log.log_start_offset)
             self.core = core
+            self._counts.loads.observe(self._loop.time() - start_s)
             self.changed()
 
     async def _read_state(self) -> SharePartition:
@@ -201,9 +212,15 @@ class LedSharePartition:
         """Call back once, in place of an earlier callback, when `is_idle` is True."""
         self._on_idle = callback
 
+    def fetch_began(self) -> None:
+        """Make other fetches wait until `fetch_ended`."""
+        self.is_fetching = True
+        self._fetch_began_s = self._loop.time()
+
     def fetch_ended(self) -> None:
         """Let the next fetch read; store what this one has changed."""
         self.is_fetching = False
+        self.fetch_time_s += self._loop.time() - self._fetch_began_s
         self.changed()
 
     def changed(self) -> None:
@@ -239,6 +256,8 @@ class LedSharePartition:
             await stored
         else:
             self.changed()
+        for first, end, kind in acknowledged_types(batches):
+            self._counts.acknowledgements[kind] += end - first
 
     def release(self, member_id: str) -> None:
         """Release what a member holds."""
@@ -258,7 +277,9 @@ class LedSharePartition:
 
     def _expire_locks(self, core: SharePartition) -> None:
         self._lock_timer = None
+        before = core.acquired_count
         core.expire(self.delivery, self.steady_ms())
+        self.lock_timeouts += before - core.acquired_count
         self.changed()
 
     # ------------------------------------------------------------ dead letters

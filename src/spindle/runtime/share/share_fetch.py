@@ -27,6 +27,7 @@ from spindle.coordinator.share.share_partition import (
 from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.log.log import Log
 from spindle.protocol.records.batch import batches
+from spindle.runtime.share.counts import ShareCounts
 from spindle.runtime.share.led_partition import LedSharePartition
 from spindle.serving.fetch.fetch_memory import FetchMemory
 from spindle.serving.fetch.log_reads import read_logs
@@ -49,38 +50,51 @@ class ShareFetch:
         find: FindLed,
         memory: FetchMemory,
         has_read: Callable[[str, int], None],
+        counts: ShareCounts,
     ) -> None:
         self._terms = terms
         self._find = find
         self._memory = memory
         self._has_read = has_read
+        self._counts = counts
+        self._acquired_s: float | None = None
         self._loop = asyncio.get_running_loop()
         self._happened: asyncio.Future[None] = self._loop.create_future()
         self._results: dict[TopicIdPartition, FetchedSharePartition] = {}
         self._watched: dict[TopicIdPartition, LedSharePartition] = {}
         self._size_bytes = 0
         self._record_count = 0
+        self._is_over = False
 
     async def run(self) -> dict[TopicIdPartition, FetchedSharePartition]:
         """Return records as soon as `min_bytes` are there, a partition has an error, or the time
         is over."""
-        deadline_s = self._loop.time() + max(self._terms.max_wait_ms, 0) / 1000
+        start_s = self._loop.time()
+        timer = None
+        if self._terms.max_wait_ms > 0:
+            timer = self._loop.call_later(self._terms.max_wait_ms / 1000, self._time_is_over)
+        else:
+            self._is_over = True
         try:
             while True:
                 self._happened = self._loop.create_future()
                 has_error = await self._look()
-                left_s = deadline_s - self._loop.time()
                 is_enough = self._size_bytes >= max(self._terms.min_bytes, 1)
-                if has_error or is_enough or self._is_full or left_s <= 0:
+                if has_error or is_enough or self._is_full or self._is_over:
                     return self._results
-                timer = self._loop.call_later(left_s, self._wake)
-                try:
-                    await self._happened
-                finally:
-                    timer.cancel()
+                await self._happened
         finally:
+            if timer is not None:
+                timer.cancel()
             for led in self._watched.values():
                 self._unwatch(led)
+            if self._acquired_s is not None:
+                ratio = sum(bool(r.acquired) for r in self._results.values())
+                self._counts.acquired(
+                    self._terms.group_id,
+                    self._acquired_s - start_s,
+                    ratio / len(self._terms.partitions),
+                )
 
     @property
     def _is_full(self) -> bool:
@@ -94,6 +108,10 @@ class ShareFetch:
     def _wake(self) -> None:
         if not self._happened.done():
             self._happened.set_result(None)
+
+    def _time_is_over(self) -> None:
+        self._is_over = True
+        self._wake()
 
     def log_moved(self) -> None:
         """Ignore an append: members see committed records only."""
@@ -160,7 +178,7 @@ class ShareFetch:
             offset = core.next_fetch_offset(led.delivery)
             if led.is_fetching or offset is None or offset >= self._end_offset(led):
                 return None
-            led.is_fetching = True
+            led.fetch_began()
             try:
                 fetched = await self._acquire(led, core, offset)
             except (LogDirectoryFailed, CorruptLog) as error:
@@ -226,6 +244,8 @@ class ShareFetch:
         )
         if not acquired:
             return None
+        if self._acquired_s is None:
+            self._acquired_s = self._loop.time()
         records = records[: _end_of(placed, acquired)]
         self._size_bytes += len(records)
         self._record_count += sum(a.last_offset - a.first_offset + 1 for a in acquired)

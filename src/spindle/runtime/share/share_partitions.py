@@ -5,7 +5,7 @@ with an error of its coordinator, and when nobody in the group has a session her
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from spindle.common.errors import ApiError, ErrorCode
@@ -20,6 +20,7 @@ from spindle.coordinator.share.share_sessions import SessionKey, ShareSession, S
 from spindle.coordinator.share.state_records import ShareKey
 from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import ReplicaManager
+from spindle.runtime.share.counts import ShareCounts
 from spindle.runtime.share.dead_letter_writer import WriteDeadLetters
 from spindle.runtime.share.led_partition import LedSharePartition
 from spindle.runtime.share.settings import ShareDeliveryConfig
@@ -47,6 +48,7 @@ class SharePartitions:
         self._config_of = config_of
         self._now_ms = now_ms
         self._write_dead_letters = write_dead_letters
+        self.counts = ShareCounts()
         self._led: dict[ShareKey, LedSharePartition] = {}
         self._by_partition: dict[TopicPartition, dict[ShareKey, None]] = {}
         self._session_counts: dict[str, int] = {}
@@ -54,6 +56,9 @@ class SharePartitions:
 
     def __len__(self) -> int:
         return len(self._led)
+
+    def __iter__(self) -> Iterator[LedSharePartition]:
+        return iter(list(self._led.values()))
 
     def delivery_settings(self, group_id: str) -> DeliverySettings:
         """Return the settings of records in flight that a group has now."""
@@ -113,6 +118,7 @@ class SharePartitions:
                 self._config_of,
                 self._now_ms,
                 self._write_dead_letters,
+                self.counts,
             )
             self._by_partition.setdefault(hosted.topic_partition, {})[key] = None
         return led
@@ -212,4 +218,4 @@ class SharePartitions:
         has_read: Callable[[str, int], None],
     ) -> dict[TopicIdPartition, FetchedSharePartition]:
         """Return records for a member, and the errors of partitions."""
-        return await ShareFetch(terms, self.find, memory, has_read).run()
+        return await ShareFetch(terms, self.find, memory, has_read, self.counts).run()

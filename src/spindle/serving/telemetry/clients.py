@@ -15,14 +15,14 @@ from spindle.metadata.configs import ConfigsImage
 from spindle.protocol.records.compression import Codec
 from spindle.serving.telemetry.subscriptions import (
     ClientSubscription,
-    Subscription,
+    MetricsSubscription,
     subscription_of_client,
     subscriptions_of,
 )
 
 MAX_CLIENTS: Final = 16_384
 """Clients that a broker remembers; beyond it, the one that was silent for longest is forgotten."""
-_LEAST_EXPIRY_MS: Final = 60_000
+_MIN_EXPIRY_MS: Final = 60_000
 _MAY_ASK_AGAIN: Final = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
 
@@ -70,7 +70,7 @@ class TelemetryClient:
     @property
     def expiry_ms(self) -> int:
         """The time for which the client is remembered after a request."""
-        return max(_LEAST_EXPIRY_MS, 3 * self.subscription.push_interval_ms)
+        return max(_MIN_EXPIRY_MS, 3 * self.subscription.push_interval_ms)
 
     def may_ask(self, now_ms: int) -> bool:
         """Return whether an interval has passed since the last request; note the time if so."""
@@ -107,7 +107,7 @@ class TelemetryClients:
         self._configs = configs
         self._max_bytes = max_bytes
         self._known = configs()
-        self._subscriptions: tuple[Subscription, ...] = subscriptions_of(self._known)
+        self._subscriptions: tuple[MetricsSubscription, ...] = subscriptions_of(self._known)
         self._version = 0
         self._by_id: OrderedDict[Uuid, TelemetryClient] = OrderedDict()
         self.throttled = 0

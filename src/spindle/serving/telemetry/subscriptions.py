@@ -20,8 +20,8 @@ _FIRST_BUCKETS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
-    """What an operator wants to know of some clients.
+class MetricsSubscription:
+    """The metrics that an operator wants from some clients.
 
     Attributes:
         metrics: prefixes of names of metrics; `*` for all.
@@ -43,25 +43,25 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class ClientSubscription:
-    """What one client is to push: the answer to GetTelemetrySubscriptions."""
+    """The metrics that one client is to push: the answer to GetTelemetrySubscriptions."""
 
     subscription_id: int
     metrics: tuple[str, ...]
     push_interval_ms: int
 
 
-def subscriptions_of(configs: ConfigsImage) -> tuple[Subscription, ...]:
+def subscriptions_of(configs: ConfigsImage) -> tuple[MetricsSubscription, ...]:
     """Return the subscriptions of a cluster, sorted by name."""
-    found = [
+    subscriptions = [
         _subscription(resource.name, values)
         for resource, values in configs.by_resource.items()
         if resource.resource_type == CLIENT_METRICS_RESOURCE and values
     ]
-    return tuple(sorted(found, key=lambda subscription: subscription.name))
+    return tuple(sorted(subscriptions, key=lambda subscription: subscription.name))
 
 
 def subscription_of_client(
-    instance_id: Uuid, properties: Mapping[str, str], subscriptions: Iterable[Subscription]
+    instance_id: Uuid, properties: Mapping[str, str], subscriptions: Iterable[MetricsSubscription]
 ) -> ClientSubscription:
     """Merge the subscriptions that match a client.
 
@@ -82,14 +82,14 @@ def subscription_of_client(
     )
 
 
-def _subscription(name: str, values: Mapping[str, str]) -> Subscription:
+def _subscription(name: str, values: Mapping[str, str]) -> MetricsSubscription:
     match: dict[str, re.Pattern[str]] = {}
     for pattern in _items(values, "match"):
         client_property, _, expression = pattern.partition("=")
         match[client_property.strip()] = re.compile(expression.strip())
     interval = values.get("interval.ms")
     interval_ms = _default_interval_ms() if interval is None else int(interval)
-    return Subscription(name, _items(values, "metrics"), interval_ms, match)
+    return MetricsSubscription(name, _items(values, "metrics"), interval_ms, match)
 
 
 def _items(values: Mapping[str, str], key: str) -> tuple[str, ...]:
