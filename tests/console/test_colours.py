@@ -21,8 +21,8 @@ SHAPES = [("accent", "track"), ("warning-bar", "track"), ("quiet", "card"), ("fi
 
 def colours(is_dark: bool) -> dict[str, str]:
     light, dark = re.findall(r":root \{(.*?)\}", CSS, re.DOTALL)
-    found = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]+)", light))
-    return {**found, **dict(re.findall(r"--([a-z-]+): (#[0-9a-f]+)", dark))} if is_dark else found
+    values = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]+)", light))
+    return {**values, **dict(re.findall(r"--([a-z-]+): (#[0-9a-f]+)", dark))} if is_dark else values
 
 
 def luminance(colour: str) -> float:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from importlib.resources import files
 from urllib.parse import quote
 
@@ -24,8 +25,11 @@ from spindle.console.page import Page
 from spindle.console.page_table import PAGES
 from spindle.console.sessions import IDLE_S, ConsoleSessions
 from spindle.console.snapshot import ConsoleSnapshot
+from spindle.planner.forecast.time_to_full import Filling, TimeToFull, unknown
 
 HOSTILE = "<script>alert(1)</script>\u202e\x00'\"{{7*7}}"
+ASKING = ("groups",)
+"""Pages that show nothing without a cluster."""
 DISK = "/disk?broker=1&path=%2Fdisk1"
 
 
@@ -72,7 +76,9 @@ def browser(
     return TestClient(app, base_url="http://localhost", raise_server_exceptions=True)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if "{" not in page.path])
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name not in ASKING and "{" not in page.path]
+)
 def test_each_page_is_whole_and_its_part_is_not(page: Page) -> None:
     address = DISK if page.path == "/disk" else page.path
     with browser() as client:
@@ -92,6 +98,24 @@ def test_a_hostile_name_never_becomes_markup(address: str) -> None:
     assert "\u202e" not in text
     assert "\x00" not in text
     assert "49" not in text.replace("249", "")
+
+
+def test_a_forecast_that_reads_the_same_wakes_no_page() -> None:
+    source = SnapshotSource()
+    shown = snapshot()
+    for reason in ("too few samples (1 of 6)", "too few samples (2 of 6)"):
+        source.publish(replace(shown, forecasts={(1, "/disk1"): unknown(reason)}))
+    assert source.number == 1
+    growing = TimeToFull(Filling.FILLING, expected_s=3600.0)
+    source.publish(replace(shown, forecasts={(1, "/disk1"): growing}))
+    assert source.number == 2
+
+
+def test_a_page_that_asks_a_cluster_that_is_away_says_so() -> None:
+    with browser() as client:
+        response = client.get("/groups")
+    assert response.status_code == 502
+    assert 'role="alert"' in response.text
 
 
 def test_pages_forbid_inline_code_and_other_hosts() -> None:

@@ -11,12 +11,16 @@ from urllib.parse import quote
 import httpx
 import pytest
 from certificates import certified
+from confluent_kafka import Producer
 from console_process import RunningConsole, running_console
 from waiting import wait_for, wait_until
 
+from spindle.cli.main import run
 from spindle.client.admin.configs import describe
+from spindle.client.admin.groups import commit_offsets
 from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.settings import client_settings
+from spindle.common.ids import TopicPartition
 from spindle.config.resources import ConfigResourceType
 from spindle.testing import Cluster
 
@@ -87,6 +91,27 @@ def test_an_action_cordons_a_directory_and_wakes_the_open_page(
     assert configs["cordoned.log.dirs"] == path
     wait_until(lambda: "it clicks" in browser.get("/").text, "the cordon with its reason")
     assert f"spindle disks cordon 1 {path}" in browser.get("/log").text
+
+
+def test_groups_show_their_lag_and_hostile_names(cluster: Cluster, browser: httpx.Client) -> None:
+    name = "<b>billing</b>/{{7*7}}"
+    connection = ("-b", cluster.bootstrap_servers)
+    assert run(["topic", "create", "paid", *connection]) == 0
+    settings = client_settings({"bootstrap.servers": cluster.bootstrap_servers})
+    with WireClient(settings) as client:
+        commit_offsets(client, name, {TopicPartition("paid", 0): 0})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for _ in range(5):
+        producer.produce("paid", b"record")
+    assert producer.flush(30) == 0
+    listed = browser.get("/groups?q=billing").text
+    assert "<b>billing" not in listed
+    address = re.findall(r'href="(/groups/[^"]+)"', listed)[0]
+    page = browser.get(address).text
+    assert "<b>billing" not in page
+    assert re.search(r"Lag</dt><dd class=.figure.>5<", page)
+    assert "No member is connected." in page
+    assert browser.get("/groups/none").status_code == 404
 
 
 def test_logins_over_tls(cluster: Cluster, tmp_path: Path) -> None:

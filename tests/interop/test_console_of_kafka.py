@@ -49,9 +49,10 @@ def test_every_page_answers(node: KafkaNode, browser: httpx.Client) -> None:
     assert "retention.ms" in topic
     assert "not reported" not in topic
     assert browser.get("/log").status_code == 200
+    assert browser.get("/groups").status_code == 200
 
 
-def test_what_kafka_does_not_report_is_grey_with_its_reason(
+def test_a_value_that_kafka_does_not_report_is_grey_with_its_reason(
     node: KafkaNode, browser: httpx.Client
 ) -> None:
     page = browser.get(f"/disk?{query(node, node.log_dirs[0])}").text
