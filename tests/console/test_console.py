@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from importlib.resources import files
 from urllib.parse import quote
 
@@ -11,7 +12,6 @@ from starlette.testclient import TestClient
 from spindle.cli.disks.broker_poll import BrokerReport
 from spindle.cli.status.cluster_status import Status
 from spindle.client.admin.cluster import ClusterDescription, ClusterNode
-from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.settings import client_settings
 from spindle.client.cluster_metadata import ClusterView, PartitionView, TopicView
 from spindle.client.disks import BrokerDisks, CordonView, DiskView, MoveView
@@ -25,8 +25,11 @@ from spindle.console.page import Page
 from spindle.console.page_table import PAGES
 from spindle.console.sessions import IDLE_S, ConsoleSessions
 from spindle.console.snapshot import ConsoleSnapshot
+from spindle.planner.forecast.time_to_full import Filling, TimeToFull, unknown
 
 HOSTILE = "<script>alert(1)</script>\u202e\x00'\"{{7*7}}"
+ASKING = ("groups",)
+"""Pages that show nothing without a cluster."""
 DISK = "/disk?broker=1&path=%2Fdisk1"
 
 
@@ -67,15 +70,15 @@ def browser(
 ) -> TestClient:
     source = SnapshotSource()
     source.publish(shown or snapshot())
-    client = WireClient(
-        client_settings({"bootstrap.servers": "127.0.0.1:9", "default.api.timeout.ms": "200"})
-    )
+    client = client_settings({"bootstrap.servers": "127.0.0.1:9", "default.api.timeout.ms": "200"})
     settings = ConsoleSettings("127.0.0.1:9", frozenset({"localhost"}), allows_changes)
     app = Console(source, client, access or ConsoleSessions({}, "anna"), settings).app()
     return TestClient(app, base_url="http://localhost", raise_server_exceptions=True)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if "{" not in page.path])
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name not in ASKING and "{" not in page.path]
+)
 def test_each_page_is_whole_and_its_part_is_not(page: Page) -> None:
     address = DISK if page.path == "/disk" else page.path
     with browser() as client:
@@ -95,6 +98,24 @@ def test_a_hostile_name_never_becomes_markup(address: str) -> None:
     assert "\u202e" not in text
     assert "\x00" not in text
     assert "49" not in text.replace("249", "")
+
+
+def test_a_forecast_that_reads_the_same_wakes_no_page() -> None:
+    source = SnapshotSource()
+    shown = snapshot()
+    for reason in ("too few samples (1 of 6)", "too few samples (2 of 6)"):
+        source.publish(replace(shown, forecasts={(1, "/disk1"): unknown(reason)}))
+    assert source.number == 1
+    growing = TimeToFull(Filling.FILLING, expected_s=3600.0)
+    source.publish(replace(shown, forecasts={(1, "/disk1"): growing}))
+    assert source.number == 2
+
+
+def test_a_page_that_asks_a_cluster_that_is_away_says_so() -> None:
+    with browser() as client:
+        response = client.get("/groups")
+    assert response.status_code == 502
+    assert 'role="alert"' in response.text
 
 
 def test_pages_forbid_inline_code_and_other_hosts() -> None:

@@ -1,6 +1,5 @@
 """The web application: pages, events, actions and login."""
 
-import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,14 +9,14 @@ from typing import Any, Final
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
-from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from spindle.cli.disks.broker_poll import WAIT_MS
 from spindle.cli.tools.failures import FAILURES, failure
-from spindle.client.blocking.client import WireClient
+from spindle.client.blocking.settings import ClientSettings
 from spindle.console.actions import (
     ACTIONS,
     Action,
@@ -29,6 +28,7 @@ from spindle.console.actions import (
 from spindle.console.cluster_poll import SnapshotSource
 from spindle.console.guard import LOGIN_PATH, Guard
 from spindle.console.page import Page, PageNotFound, PageRequest
+from spindle.console.page_clients import PageClients
 from spindle.console.page_table import PAGES
 from spindle.console.rendering import Templates, static_folder
 from spindle.console.sessions import ConsoleSessions
@@ -37,6 +37,7 @@ from spindle.operations.errors import OperationFailed
 _PING_S: Final = 15.0
 """An event at least this often, so that both sides notice a lost connection."""
 _MAX_STREAMS: Final = 200
+_ACTION_WAIT_MS: Final = 30_000
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -60,22 +61,22 @@ class Console:
     """The state of the application.
 
     Args:
-        client: for what no snapshot has; used by one request at a time.
+        client_settings: of the clients for what no snapshot has.
     """
 
     def __init__(
         self,
         source: SnapshotSource,
-        client: WireClient,
+        client_settings: ClientSettings,
         access: ConsoleSessions,
         settings: ConsoleSettings,
     ) -> None:
         self._source = source
-        self._client = client
+        self._page_clients = PageClients(client_settings, WAIT_MS)
+        self._action_clients = PageClients(client_settings, _ACTION_WAIT_MS)
         self._access = access
         self._settings = settings
         self._log = ActionLog()
-        self._client_use = asyncio.Lock()
         self._streams = 0
         menu = [(page.name, page.path, page.title) for page in PAGES if page.is_in_menu]
         self._templates = Templates({"menu": menu, "allows_changes": settings.allows_changes})
@@ -94,10 +95,10 @@ class Console:
             ],
             middleware=[
                 Middleware(
-                    BaseHTTPMiddleware,
-                    dispatch=Guard(
-                        self._access, self._settings.hosts, is_tls=self._settings.is_tls
-                    ),
+                    Guard,
+                    access=self._access,
+                    hosts=self._settings.hosts,
+                    is_tls=self._settings.is_tls,
                 )
             ],
             exception_handlers={404: self._not_found},
@@ -113,13 +114,12 @@ class Console:
                 self._source.history,
                 request.path_params,
                 dict(request.query_params),
-                self._client,
+                self._page_clients,
                 self._log,
                 self._settings.bootstrap,
             )
             try:
-                async with self._client_use:
-                    variables = await run_in_threadpool(page.view, asked)
+                variables = await run_in_threadpool(page.view, asked)
             except PageNotFound as error:
                 return self._problem(request, "Not found", str(error), 404)
             except (OperationFailed, *FAILURES) as error:
@@ -154,6 +154,11 @@ class Console:
     def _problem(self, request: Request, title: str, text: str, status: int) -> Response:
         return self._render(request, "problem", {"title": title, "text": text}, status)
 
+    def close(self) -> None:
+        """Close the connections of pages and actions."""
+        self._page_clients.close()
+        self._action_clients.close()
+
     async def _not_found(self, request: Request, error: Exception) -> Response:
         text = f"There is no page {request.url.path}."
         return self._problem(request, "Not found", text, 404)
@@ -178,6 +183,8 @@ class Console:
         try:
             while self._access.find(session.session_id) is not None:
                 is_new = await self._source.wait_after(number, _PING_S)
+                if self._source.is_closed:
+                    return
                 number = self._source.number
                 data = json.dumps({"number": number, "error": self._source.error})
                 yield f"event: {'snapshot' if is_new else 'ping'}\ndata: {data}\n\n"
@@ -238,8 +245,7 @@ class Console:
         command = command_line(action.words, self._settings.bootstrap)
         is_failed = False
         try:
-            async with self._client_use:
-                result = await run_in_threadpool(action.run, self._client)
+            result = await run_in_threadpool(self._run_now, action)
         except (OperationFailed, *FAILURES) as error:
             result, is_failed = _reason(error), True
         now_ms = time.time_ns() // 1_000_000
@@ -247,6 +253,10 @@ class Console:
         if is_failed:
             return self._problem(request, action.title, result, 502)
         return RedirectResponse("/log", 303)
+
+    def _run_now(self, action: Action) -> str:
+        with self._action_clients.one() as client:
+            return action.run(client)
 
     # -- login
 

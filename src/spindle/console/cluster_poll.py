@@ -4,7 +4,7 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from spindle.cli.disks.broker_poll import WAIT_MS, Survey
@@ -15,9 +15,11 @@ from spindle.client.admin.refusals import failure_text
 from spindle.client.blocking.client import WireClient
 from spindle.client.blocking.fan_out import ask_every_broker, log_dirs_of
 from spindle.client.disks import DiskView
+from spindle.common.text import span_text
 from spindle.console.disk_history import DiskHistory, DiskSample
 from spindle.console.snapshot import ConsoleSnapshot, MoveId
 from spindle.operations.directories import DirectoryKey
+from spindle.planner.forecast.time_to_full import Filling, TimeToFull
 
 INTERVAL_S: Final = 5.0
 _STOP_S: Final = 2.0
@@ -29,6 +31,7 @@ class SnapshotSource:
     Attributes:
         error: why the last poll failed; None after a success. The snapshot before stays.
         history: of the directories.
+        is_closed: the console ends, and so does each event stream.
     """
 
     def __init__(self) -> None:
@@ -38,6 +41,7 @@ class SnapshotSource:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed: asyncio.Event | None = None
         self.number = 0
+        self.is_closed = False
 
     @property
     def snapshot(self) -> ConsoleSnapshot | None:
@@ -57,16 +61,19 @@ class SnapshotSource:
         if is_same:
             return
         self.number += 1
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._wake)
+        self._wake_pages()
+
+    def close(self) -> None:
+        """Let every waiting page end; may be called on any thread."""
+        self.is_closed = True
+        self._wake_pages()
 
     async def wait_after(self, number: int, timeout_s: float) -> bool:
         """Wait for a snapshot after this number; return False at the end of the time."""
         self._loop = asyncio.get_running_loop()
         if self._changed is None:
             self._changed = asyncio.Event()
-        if self.number != number:
+        if self.number != number or self.is_closed:
             return True
         try:
             async with asyncio.timeout(timeout_s):
@@ -74,6 +81,11 @@ class SnapshotSource:
         except TimeoutError:
             return False
         return True
+
+    def _wake_pages(self) -> None:
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
         if self._changed is not None:
@@ -84,10 +96,19 @@ class SnapshotSource:
 def _is_same(before: ConsoleSnapshot | None, now: ConsoleSnapshot) -> bool:
     """Return whether two snapshots show the same, apart from their times."""
     return before is not None and (
-        (before.log_dirs, before.rates, before.move_rates, before.forecasts)
-        == (now.log_dirs, now.rates, now.move_rates, now.forecasts)
+        (before.log_dirs, before.rates, before.move_rates)
+        == (now.log_dirs, now.rates, now.move_rates)
+        and _shown(before.forecasts) == _shown(now.forecasts)
         and _without_clocks(before.status) == _without_clocks(now.status)
     )
+
+
+def _shown(forecasts: Mapping[DirectoryKey, TimeToFull]) -> dict[DirectoryKey, tuple[Filling, str]]:
+    """Return forecasts as texts: their numbers change with each sample."""
+    return {
+        key: (f.filling, "" if f.expected_s is None else span_text(f.expected_s))
+        for key, f in forecasts.items()
+    }
 
 
 def _without_clocks(status: Status) -> tuple[object, ...]:

@@ -3,7 +3,6 @@
 import getpass
 import ipaddress
 import socket
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -13,19 +12,14 @@ from spindle.cli.cluster_command import cluster_command
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.parameter_types import WholeRange
+from spindle.cli.up.console_process import is_console_installed
 from spindle.client.blocking.client import WireClient
 from spindle.common.text import error_text
 from spindle.local.tcp_ports import MAX_PORT
 
 _PORT: Final = 9088
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_EXTRA: Final = ("starlette", "uvicorn", "jinja2", "python_multipart")
 _EVERYWHERE: Final = ("0.0.0.0", "::")
-
-
-def is_installed() -> bool:
-    """Return whether the extra `spindle-log[console]` is installed."""
-    return all(find_spec(name) is not None for name in _EXTRA)
 
 
 @click.command(
@@ -71,6 +65,7 @@ def is_installed() -> bool:
     metavar="FILE",
     help="Private key (PEM) of the certificate.",
 )
+@click.option("--fd", type=WholeRange(0), hidden=True, help="A socket that listens already.")
 @cluster_command
 def console(
     client: WireClient,
@@ -82,13 +77,14 @@ def console(
     logins: Path | None,
     certificate: Path | None,
     key: Path | None,
+    fd: int | None,
 ) -> None:
     """Show the cluster in a browser, live: brokers, directories, topics.
 
     The page is for this machine only unless --host names another address; then --certificate, --key
     and --logins are needed. It works with clusters of Apache Kafka, too. Ctrl-C ends it.
     """
-    if not is_installed():
+    if not is_console_installed():
         raise CommandFailed(
             "spindle console needs the extra `console`: pip install 'spindle-log[console]'"
         )
@@ -101,7 +97,9 @@ def console(
     names = frozenset({*_LOOPBACK_NAMES, *(name.lower() for name in host_names)})
     if host not in _EVERYWHERE:
         names |= {host.lower()}
-    listen = ListenSettings(_socket(host, port), certificate, key)
+    # `spindle up` binds the socket itself, on the loopback interface.
+    listening = _socket(host, port) if fd is None else socket.socket(fileno=fd)
+    listen = ListenSettings(listening, certificate, key)
     passwords = {} if logins is None else read_logins(logins)
     serve(
         client,
@@ -148,6 +146,8 @@ def _socket(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        # Connections wait from now on, so that the printed address can be opened at once.
+        listening.listen()
     except OSError as error:
         raise CommandFailed(f"--host {host} --port {port}: {error_text(error)}") from None
     return listening

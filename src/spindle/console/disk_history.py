@@ -11,7 +11,7 @@ from spindle.planner.forecast.trend import fit_trend, span_of
 
 MAX_SAMPLES: Final = 720
 """An hour of samples every 5 s."""
-_MAX_DIRECTORIES: Final = 2_000
+MAX_DIRECTORIES: Final = 2_000
 _TREND_POINTS: Final = 48
 """A trend costs the square of its points."""
 
@@ -39,7 +39,7 @@ class DiskHistory:
         """Append a sample; the oldest one goes when the ring is full."""
         ring = self._rings.pop(key, None)
         if ring is None:
-            if len(self._rings) >= _MAX_DIRECTORIES:
+            if len(self._rings) >= MAX_DIRECTORIES:
                 self._rings.pop(next(iter(self._rings)))
             ring = array("d")
         # The directory without a sample for the longest time is first.

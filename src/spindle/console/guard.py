@@ -1,11 +1,12 @@
 """Checks each HTTP request before a page sees it, and adds the headers of its response."""
 
-from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlsplit
 
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spindle.console.sessions import MAX_AGE_S, ConsoleSessions, Session
 
@@ -23,11 +24,10 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-Next = Callable[[Request], Awaitable[Response]]
 
 
 class Guard:
-    """Host, origin, session and login of each request.
+    """Host, origin, session and login of each request, around the application.
 
     Args:
         hosts: names in the Host header that this console serves. A page of another site whose name
@@ -35,20 +35,35 @@ class Guard:
         is_tls: mark cookies as Secure.
     """
 
-    def __init__(self, access: ConsoleSessions, hosts: frozenset[str], *, is_tls: bool) -> None:
+    def __init__(
+        self, app: ASGIApp, access: ConsoleSessions, hosts: frozenset[str], *, is_tls: bool
+    ) -> None:
+        self._app = app
         self._access = access
         self._hosts = hosts
         self._is_tls = is_tls
 
-    async def __call__(self, request: Request, call_next: Next) -> Response:
-        """Return the response of the page, or a refusal."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the response of the page, or a refusal."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        is_static = request.url.path.startswith(_STATIC)
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                if not is_static:
+                    headers["Cache-Control"] = "no-store"
+                self._add_cookie(request, headers)
+            await send(message)
+
         response = self._refusal(request)
-        if response is None:
-            response = await self._within_session(request, call_next)
-        response.headers.update(HEADERS)
-        if not request.url.path.startswith(_STATIC):
-            response.headers["Cache-Control"] = "no-store"
-        return response
+        if response is None and not is_static:
+            response = self._begin_session(request)
+        await (response or self._app)(scope, receive, send_with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
         header = request.headers.get("host", "")
@@ -68,9 +83,8 @@ class Guard:
             return PlainTextResponse(f"A form has at most {MAX_FORM_BYTES} bytes.", 413)
         return None
 
-    async def _within_session(self, request: Request, call_next: Next) -> Response:
-        if request.url.path.startswith(_STATIC):
-            return await call_next(request)
+    def _begin_session(self, request: Request) -> Response | None:
+        """Give the request its session; return a response if the user must log in first."""
         session = self._access.find(request.cookies.get(COOKIE))
         basic = request.headers.get("authorization")
         if session is None and self._access.needs_login and basic is not None:
@@ -78,30 +92,24 @@ class Guard:
             if user is None:
                 return PlainTextResponse("The name or the password is wrong.", 401)
             session = self._access.begin(user)
-        is_new = session is None
         session = session or self._access.begin()
         request.state.session = session
-        if session.user is None and request.url.path != LOGIN_PATH:
-            return self._to_login(request, session)
-        response = await call_next(request)
-        if is_new or request.state.session is not session or basic is not None:
-            self._set_cookie(response, request.state.session)
-        return response
-
-    def _to_login(self, request: Request, session: Session) -> Response:
-        response: Response
+        if session.user is not None or request.url.path == LOGIN_PATH:
+            return None
         if request.headers.get("hx-request"):
             # The page that is open goes to the login as a whole.
-            response = Response(status_code=204, headers={"HX-Redirect": LOGIN_PATH})
-        elif request.method != "GET" or request.url.path == "/events":
-            response = PlainTextResponse("The session has ended: log in again.", 401)
-        else:
-            response = RedirectResponse(LOGIN_PATH, 303)
-        self._set_cookie(response, session)
-        return response
+            return Response(status_code=204, headers={"HX-Redirect": LOGIN_PATH})
+        if request.method != "GET" or request.url.path == "/events":
+            return PlainTextResponse("The session has ended: log in again.", 401)
+        return RedirectResponse(LOGIN_PATH, 303)
 
-    def _set_cookie(self, response: Response, session: Session) -> None:
-        response.set_cookie(
+    def _add_cookie(self, request: Request, headers: MutableHeaders) -> None:
+        """Tell the browser its session, unless it knows it."""
+        session: Session | None = getattr(request.state, "session", None)
+        if session is None or session.session_id == request.cookies.get(COOKIE):
+            return
+        carrier = Response()
+        carrier.set_cookie(
             COOKIE,
             session.session_id,
             max_age=int(MAX_AGE_S),
@@ -109,6 +117,7 @@ class Guard:
             secure=self._is_tls,
             samesite="strict",
         )
+        headers.append("Set-Cookie", carrier.headers["set-cookie"])
 
 
 def _host_of(header: str) -> str | None:

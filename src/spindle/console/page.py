@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from spindle.client.blocking.client import WireClient
 from spindle.console.actions import ActionLog
 from spindle.console.disk_history import DiskHistory
+from spindle.console.page_clients import PageClients
 from spindle.console.snapshot import ConsoleSnapshot
 
 
@@ -20,7 +20,7 @@ class PageRequest(NamedTuple):
     Attributes:
         names: the variable parts of the address.
         query: the first value of each parameter.
-        client: asks the cluster for what no snapshot has. A view runs on a thread of its own, and
+        clients: ask the cluster for what no snapshot has. A view runs on a thread of its own, and
             may wait.
         bootstrap: addresses for command lines.
     """
@@ -29,7 +29,7 @@ class PageRequest(NamedTuple):
     history: DiskHistory
     names: Mapping[str, Any]
     query: Mapping[str, str]
-    client: WireClient
+    clients: PageClients
     actions: ActionLog
     bootstrap: str
 

@@ -42,6 +42,11 @@ def topic_path(topic: str) -> str:
     return f"/topics/{quote(topic, safe='')}"
 
 
+def group_path(group: str) -> str:
+    """Return the address of the page of a group."""
+    return f"/groups/{quote(group, safe='')}"
+
+
 def action_path(name: str, **fields: object) -> str:
     """Return the address of the page that confirms an action."""
     return f"/actions/{name}?{urlencode(fields)}"
@@ -70,6 +75,7 @@ class Templates:
             disk_path=disk_path,
             topic_path=topic_path,
             action_path=action_path,
+            group_path=group_path,
             count_noun=count_noun,
             **common,
         )

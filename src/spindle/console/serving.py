@@ -4,6 +4,7 @@ import json
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from types import FrameType
 from typing import NamedTuple
 
 import click
@@ -30,6 +31,20 @@ class ListenSettings(NamedTuple):
         return f"http{'s' if self.certificate else ''}://{shown}:{port}/"
 
 
+class _Server(uvicorn.Server):
+    """A server that a signal ends in order: its event streams end at once, and none is cut."""
+
+    def __init__(self, config: uvicorn.Config, source: SnapshotSource) -> None:
+        super().__init__(config)
+        self._source = source
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End in order; with a second signal at once."""
+        self._source.close()
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
 def serve(
     client: WireClient,
     listen: ListenSettings,
@@ -47,7 +62,7 @@ def serve(
     settings = ConsoleSettings(
         bootstrap, hosts, allows_changes, is_tls=listen.certificate is not None
     )
-    console = Console(source, client, ConsoleSessions(logins, local_user), settings)
+    console = Console(source, client.settings, ConsoleSessions(logins, local_user), settings)
     config = uvicorn.Config(
         console.app(),
         log_level="warning",
@@ -63,6 +78,7 @@ def serve(
         click.echo(f"The console is at {listen.address}", err=True)
     poll.start()
     try:
-        uvicorn.Server(config).run(sockets=[listen.socket])
+        _Server(config, source).run(sockets=[listen.socket])
     finally:
         poll.stop()
+        console.close()

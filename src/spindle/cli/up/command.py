@@ -9,6 +9,7 @@ from click.core import ParameterSource
 from spindle.cli.examples import examples
 from spindle.cli.failure import CommandFailed
 from spindle.cli.parameter_types import WholeRange, parse_key_values
+from spindle.cli.up.console_process import is_console_installed
 from spindle.cli.up.foreground import ForegroundCluster
 from spindle.local.cluster_spec import ClusterSpec
 from spindle.local.tcp_ports import MAX_PORT, free_ports, obstacle
@@ -92,6 +93,13 @@ class _Folder(click.Path):
     help="Folder of the cluster; it is kept, and the next run starts the cluster in it again.",
 )
 @click.option("--keep", is_flag=True, help="Keep the temporary folder after the end.")
+@click.option(
+    "--console/--no-console",
+    "with_console",
+    default=None,
+    help="Serve `spindle console` as well. By default it is served if the extra `console` is "
+    "installed, but not with --json or --secure.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines, for programs.")
 @click.pass_context
 def up(
@@ -101,6 +109,7 @@ def up(
     overrides: tuple[str, ...],
     data: Path | None,
     keep: bool,
+    with_console: bool | None,
     as_json: bool,
     **numbers: Any,
 ) -> int:
@@ -113,12 +122,25 @@ def up(
     spec = ClusterSpec(**numbers, overrides=parse_key_values("--override", overrides))
     if spec.racks > spec.nodes:
         raise click.UsageError(f"--racks {spec.racks} is more than --nodes {spec.nodes}")
+    if with_console and spec.is_secure:
+        raise click.UsageError(
+            "--console is not for --secure: it would show the cluster without a login; run "
+            "`spindle console` with --command-config"
+        )
+    if with_console and not is_console_installed():
+        raise CommandFailed(
+            "--console needs the extra `console`: pip install 'spindle-log[console]'"
+        )
+    if with_console is None:
+        with_console = is_console_installed() and not as_json and not spec.is_secure
     given = {
         name
         for name in ("port", "overrides", *numbers)
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT
     }
-    cluster = ForegroundCluster(data=data, is_kept=keep or data is not None, as_json=as_json)
+    cluster = ForegroundCluster(
+        data=data, is_kept=keep or data is not None, as_json=as_json, with_console=with_console
+    )
     return cluster.run(
         spec, given, lambda: cluster_ports(spec, port, is_wish="port" in given), port
     )

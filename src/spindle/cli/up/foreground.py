@@ -4,7 +4,7 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Final
 import click
 
 from spindle.cli.failure import CommandFailed
+from spindle.cli.up.console_process import ConsoleProcess
 from spindle.cli.up.start_summary import event, greet, ready_event, spindle_command
 from spindle.cli.up.terminal_supervisor import (
     STOPPED_BY_INTERRUPT,
@@ -25,6 +26,7 @@ from spindle.common.text import error_text
 from spindle.local.cluster_spec import ClusterSpec
 from spindle.local.node_folder import (
     NodeFolder,
+    bootstrap_servers,
     check_can_start,
     find_cluster,
     make_cluster,
@@ -47,6 +49,7 @@ class ForegroundCluster:
     data: Path | None
     is_kept: bool
     as_json: bool
+    with_console: bool = False
 
     def run(
         self, spec: ClusterSpec, given: Collection[str], ports: Callable[[], list[int]], port: int
@@ -124,6 +127,7 @@ class ForegroundCluster:
         log_starts = {node.node_id: _size_bytes(node.log_file) for node in nodes}
         supervisor = TerminalSupervisor(on_ready, on_end)
         is_clean = True
+        console: ConsoleProcess | None = None
         try:
             from spindle.runtime.process import run_node
 
@@ -131,10 +135,8 @@ class ForegroundCluster:
             supervisor.wait_ready()
             if not lost:
                 pids = supervisor.pids
-                if self.as_json:
-                    click.echo(ready_event(nodes, pids, str(folder), is_kept=self.is_kept))
-                else:
-                    greet(nodes, pids, str(folder), self._fate)
+                console = self._start_console(nodes, folder)
+                self._greet(nodes, pids, folder, None if console is None else console.address)
                 is_serving = True
                 supervisor.wait_end()
         except Stopped:
@@ -145,6 +147,8 @@ class ForegroundCluster:
                 if lost and not is_serving:
                     sentence = "stopping the other nodes; Ctrl-C kills them"
                 self._tell(sentence, event("stopping"))
+            if console is not None:
+                console.close()
             is_clean = supervisor.stop()
             supervisor.close()
         self._tell("stopped", event("stopped", is_clean=is_clean))
@@ -152,6 +156,29 @@ class ForegroundCluster:
             reasons = [_why_not_started(node, log_starts[node.node_id]) for node in lost]
             raise CommandFailed("\n".join(reasons))
         return 0 if is_clean and len(lost) < len(nodes) else 1
+
+    def _greet(
+        self,
+        nodes: Sequence[NodeFolder],
+        pids: Mapping[int, int],
+        folder: Path,
+        console: str | None,
+    ) -> None:
+        if self.as_json:
+            kept = self.is_kept
+            click.echo(ready_event(nodes, pids, str(folder), is_kept=kept, console=console))
+        else:
+            greet(nodes, pids, str(folder), self._fate, console)
+
+    def _start_console(self, nodes: Sequence[NodeFolder], folder: Path) -> ConsoleProcess | None:
+        """Return the console; None without one. The cluster serves without it, too."""
+        if not self.with_console:
+            return None
+        try:
+            return ConsoleProcess(bootstrap_servers(nodes), folder)
+        except OSError as error:
+            click.echo(f"WARN no console: {error_text(error)}", err=True)
+            return None
 
     def _tell(self, sentence: str, json_line: str) -> None:
         # The reader of a pipe may have gone; the nodes are stopped in order all the same.

@@ -26,18 +26,26 @@ _COMMANDS_FILE: Final = "to-try.txt"
 """A file in the folder of the cluster, with all commands, if the terminal shows only some."""
 
 
-def greet(nodes: Sequence[NodeFolder], pids: Mapping[int, int], folder: str, fate: str) -> None:
+def greet(
+    nodes: Sequence[NodeFolder],
+    pids: Mapping[int, int],
+    folder: str,
+    fate: str,
+    console_address: str | None = None,
+) -> None:
     """Print the addresses, the nodes and their directories, and suggested commands.
 
     On a terminal, commands that would scroll the addresses away are written to a file instead.
 
     Args:
         fate: what happens to the folder at the end.
+        console_address: of the page in a browser; None without it.
     """
     # No line is wrapped: addresses, paths and commands are there to be copied.
     console = Console(highlight=False, soft_wrap=True)
     head = [
         _fact("bootstrap.servers", bootstrap_servers(nodes)),
+        *([_fact("console", console_address)] if console_address else []),
         _fact("folder", f"{folder} ({fate})"),
         *(_fact(f"user {user}", path) for user, path in _users(folder).items()),
     ]
@@ -197,15 +205,25 @@ def _noun(nodes: Sequence[NodeFolder]) -> str:
 
 
 def ready_event(
-    nodes: Sequence[NodeFolder], pids: Mapping[int, int], folder: str, *, is_kept: bool
+    nodes: Sequence[NodeFolder],
+    pids: Mapping[int, int],
+    folder: str,
+    *,
+    is_kept: bool,
+    console: str | None = None,
 ) -> str:
-    """Return the cluster as one JSON object in one line."""
+    """Return the cluster as one JSON object in one line.
+
+    Args:
+        console: the address of the page in a browser; None without it.
+    """
     return event(
         "ready",
         cluster_id=cluster_id(nodes),
         bootstrap_servers=bootstrap_servers(nodes),
         folder=folder,
         is_kept=is_kept,
+        console=console,
         client_properties=_users(folder),
         python_settings={
             user: str(python_settings_file(Path(folder), user)) for user in _users(folder)

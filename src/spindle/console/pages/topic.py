@@ -63,7 +63,8 @@ def _view(request: PageRequest) -> Mapping[str, Any]:
     configs: list[ConfigRow] = []
     config_problem = ""
     try:
-        configs = [_row(c) for c in describe(request.client, ConfigResourceType.TOPIC, name)]
+        with request.clients.one() as client:
+            configs = [_row(c) for c in describe(client, ConfigResourceType.TOPIC, name)]
     except FAILURES as error:
         config_problem = failure(error).plainly
     configs.sort(key=lambda row: (not row.is_own, row.name))

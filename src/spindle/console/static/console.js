@@ -82,7 +82,7 @@ function chart(parent, title, times, series, text) {
     cursor: { drag: { x: false, y: false } },
     axes: [
       { stroke: colour("--quiet"), grid: { stroke: colour("--edge"), width: 1 } },
-      { stroke: colour("--quiet"), grid: { stroke: colour("--edge"), width: 1 }, size: 78,
+      { stroke: colour("--quiet"), grid: { stroke: colour("--edge"), width: 1 }, size: 92,
         values: (_, ticks) => ticks.map(text) },
     ],
     series: [{}, ...series.map(([label, name]) => ({ label, stroke: colour(name), width: 2 }))],
