@@ -100,6 +100,17 @@ def test_a_hostile_name_never_becomes_markup(address: str) -> None:
     assert "49" not in text.replace("249", "")
 
 
+def test_directories_of_a_silent_broker_are_not_called_online() -> None:
+    shown = snapshot()
+    silent = tuple(replace(report, disks=None, error="gone") for report in shown.status.reports)
+    with browser(shown) as client:
+        assert "all online" in client.get("/").text
+    with browser(replace(shown, status=shown.status._replace(reports=silent))) as client:
+        page = client.get("/").text
+    assert "all online" not in page
+    assert "unknown on 1 broker" in page
+
+
 def test_a_forecast_that_reads_the_same_wakes_no_page() -> None:
     source = SnapshotSource()
     shown = snapshot()

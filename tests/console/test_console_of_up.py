@@ -57,3 +57,8 @@ def test_a_secured_cluster_is_not_shown_without_a_login(
 ) -> None:
     assert run(["up", "--secure", "--console"]) == 2
     assert "--console is not for --secure" in capsys.readouterr().err
+
+
+def test_a_file_of_a_console_that_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["console", "-b", "127.0.0.1:9", "--logins", "/nowhere/logins"]) == 2
+    assert "--logins /nowhere/logins: there is no such file" in capsys.readouterr().err

@@ -49,19 +49,19 @@ _EVERYWHERE: Final = ("0.0.0.0", "::")
 @click.option("--allow-changes", is_flag=True, help="Run actions; without it they are only shown.")
 @click.option(
     "--logins",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     metavar="FILE",
     help="Who may log in: lines NAME:PASSWORD, in a file that only its owner may read.",
 )
 @click.option(
     "--certificate",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     metavar="FILE",
     help="Certificate chain (PEM) for https.",
 )
 @click.option(
     "--key",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     metavar="FILE",
     help="Private key (PEM) of the certificate.",
 )
@@ -90,6 +90,9 @@ def console(
         )
     if (certificate is None) != (key is None):
         raise click.UsageError("--certificate and --key belong together")
+    for option, file in (("--certificate", certificate), ("--key", key), ("--logins", logins)):
+        if file is not None and not file.is_file():
+            raise click.UsageError(f"{option} {file}: there is no such file")
     _check_reach(host, is_safe=certificate is not None and logins is not None)
     from spindle.console.serving import ListenSettings, serve
     from spindle.console.sessions import read_logins

@@ -22,7 +22,7 @@ _HEAD: Final = 44
 _ROW: Final = 58
 _PAD: Final = 14
 _MAX_COLUMNS: Final = 4
-_MAX_PROBLEMS: Final = 12
+_MAX_PROBLEMS: Final = 6
 _MAX_ARROWS: Final = 60
 
 
@@ -266,6 +266,7 @@ def _view(request: PageRequest) -> Mapping[str, Any]:
         "brokers": len(status.cluster.nodes),
         "live": sum(not node.is_fenced for node in status.cluster.nodes),
         "directories": len(disks),
+        "silent": sum(report.disks is None for report in status.reports),
         "offline": sum(disk.failure is not None for disk in disks),
         "used_bytes": sum(disk.used_bytes for disk in known),
         "total_bytes": sum(disk.total_bytes for disk in known),
