@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, MetricsData
@@ -11,7 +12,8 @@ from spindle.common.uuids import Uuid, parse_uuid
 from spindle.metadata.configs import CLIENT_METRICS_RESOURCE, ConfigResource, ConfigsImage
 from spindle.protocol.messages.push_telemetry import PushTelemetryRequest
 from spindle.protocol.records.compression import Codec, compress
-from spindle.serving.telemetry.otlp import MAX_NAME_LENGTH
+from spindle.serving.telemetry import otlp
+from spindle.serving.telemetry.otlp import MAX_LABELS, MAX_NAME_LENGTH, read_samples
 from spindle.serving.telemetry.received import Series
 from spindle.serving.telemetry.subscriptions import subscription_of_client, subscriptions_of
 from spindle.serving.telemetry.telemetry import Telemetry
@@ -234,6 +236,43 @@ def test_names_and_labels_that_are_too_long_are_dropped() -> None:
     broker.push(payload(1.0, label="v" * MAX_NAME_LENGTH))
     assert not broker.series
     assert broker.telemetry.received.dropped == 2
+
+
+def test_the_work_for_a_push_is_limited_by_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = 0
+    text_of = otlp._text
+
+    def counted(value: Any) -> str:
+        nonlocal looked_at
+        looked_at += 1
+        return text_of(value)
+
+    monkeypatch.setattr(otlp, "_text", counted)
+    for attributes in (MAX_LABELS, 1_000):
+        data = MetricsData()
+        resource = data.resource_metrics.add()
+        for number in range(attributes):
+            resource.resource.attributes.add().key = f"a{number}"
+        metric = resource.scope_metrics.add().metrics.add()
+        metric.name = "m"
+        for _ in range(100):
+            metric.gauge.data_points.add()
+        list(read_samples(data.SerializeToString()))
+    assert looked_at <= MAX_LABELS
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_messages_without_values_count_as_samples(depth: int) -> None:
+    data = MetricsData()
+    for _ in range(3):
+        resource = data.resource_metrics.add()
+        if depth > 0:
+            scope = resource.scope_metrics.add()
+            if depth > 1:
+                metric = scope.metrics.add()
+                metric.name = "m"
+                metric.gauge.SetInParent()
+    assert list(read_samples(data.SerializeToString())) == [None] * 3
 
 
 def test_the_series_of_a_silent_client_go_and_make_room() -> None:
