@@ -287,3 +287,34 @@ def test_the_series_of_a_silent_client_go_and_make_room() -> None:
     other = bytes(14) + b"\x09\x09"
     assert broker.push(payload(1.0), instance_id=other) is ErrorCode.NONE
     assert len(broker.series) == 1
+
+
+def test_names_of_series_that_have_gone_are_forgotten() -> None:
+    broker = Broker()
+    stays = bytes(14) + b"\x09\x09"
+    for number in range(5):
+        broker.push(payload(1.0, name=f"m{number}"))
+        broker.now_ms += 50_000
+        broker.push(payload(1.0, name="stays"), instance_id=stays)
+        broker.now_ms += 20_000
+        broker.telemetry.expire()
+    assert len(broker.telemetry.received._kinds) == 1
+
+
+def test_a_line_of_the_page_appears_once() -> None:
+    broker = Broker()
+    data = MetricsData()
+    metrics = data.resource_metrics.add().scope_metrics.add().metrics
+    counter = metrics.add()
+    counter.name = "sent"
+    counter.sum.is_monotonic = True
+    for client_id in ("a", "b"):
+        attribute = counter.sum.data_points.add().attributes.add()
+        attribute.key, attribute.value.string_value = "client_id", client_id
+    gauge = metrics.add()
+    gauge.name = "sent_total"
+    gauge.gauge.data_points.add()
+    broker.push(data.SerializeToString())
+    assert [(s.name, s.labels["client_id"]) for s in broker.series] == [
+        ("kafka_client_sent", "app-1")
+    ]
