@@ -1,7 +1,8 @@
 """Client telemetry (KIP-714): subscriptions, times of requests, and the series that are kept."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,8 +11,13 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, M
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid, parse_uuid
 from spindle.metadata.configs import CLIENT_METRICS_RESOURCE, ConfigResource, ConfigsImage
+from spindle.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+)
 from spindle.protocol.messages.push_telemetry import PushTelemetryRequest
 from spindle.protocol.records.compression import Codec, compress
+from spindle.serving.context import RequestContext
+from spindle.serving.handlers.telemetry import get_telemetry_subscriptions
 from spindle.serving.telemetry import otlp
 from spindle.serving.telemetry.otlp import MAX_LABELS, MAX_NAME_LENGTH, read_samples
 from spindle.serving.telemetry.received import Series
@@ -318,3 +324,23 @@ def test_a_line_of_the_page_appears_once() -> None:
     assert [(s.name, s.labels["client_id"]) for s in broker.series] == [
         ("kafka_client_sent", "app-1")
     ]
+
+
+def test_a_client_with_ever_new_ids_takes_little_memory() -> None:
+    broker = Broker()
+    callbacks: dict[Hashable, Any] = {}
+    context = RequestContext(
+        api_key=71,
+        api_version=0,
+        correlation_id=0,
+        client_id="c" * 30_000,
+        client_address="10.0.0.7",
+        listener="L",
+        when_lost=callbacks.__setitem__,
+    )
+    services: Any = SimpleNamespace(telemetry=broker.telemetry)
+    for _ in range(10):
+        get_telemetry_subscriptions(services, context, GetTelemetrySubscriptionsRequest())
+    assert len(callbacks) == 1
+    for client in broker.telemetry.clients._by_id.values():
+        assert max(len(text) for text in client.properties.values()) == MAX_NAME_LENGTH
