@@ -134,6 +134,15 @@ async def test_a_record_that_the_log_has_no_more_gets_headers_only() -> None:
     ]
 
 
+async def test_a_new_leader_copies_records_that_its_high_watermark_has_not_reached_yet() -> None:
+    c = Cluster(DeadLetterConfig(TOPIC, True))
+    c.hosted.append(2)
+    c.hosted.committed = 1
+    await c.write(0, 1)
+    values = [record.value for _, records in c.produced for record in records]
+    assert values == [b"v", b"v"]
+
+
 async def test_a_leader_that_moves_or_dies_is_asked_again() -> None:
     c = Cluster(DeadLetterConfig(TOPIC, False))
     c.codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER, None, ErrorCode.NOT_ENOUGH_REPLICAS]

@@ -240,9 +240,8 @@ async def _copied(hosted: Partition, letters: DeadLetterRange) -> tuple[Copied, 
     A record that cannot be read any more gets a dead letter without key and value.
     """
     executor = hosted.directory.executor
-    end_offset = min(letters.last_offset + 1, hosted.high_watermark)
     try:
-        return await executor.submit(_read, hosted.log, letters, end_offset)
+        return await executor.submit(_read, hosted.log, letters)
     except (ApiError, CorruptLog, CorruptRecords, LogDirectoryFailed, RecordsTooLarge) as error:
         log.warning(
             "Dead letters for offsets %d to %d of %s have no key and value: %s",
@@ -254,8 +253,13 @@ async def _copied(hosted: Partition, letters: DeadLetterRange) -> tuple[Copied, 
         return {}, letters.last_offset
 
 
-def _read(source: Log, letters: DeadLetterRange, end_offset: int) -> tuple[Copied, int]:
-    """Read and decode, on the thread of the directory."""
+def _read(source: Log, letters: DeadLetterRange) -> tuple[Copied, int]:
+    """Read and decode, on the thread of the directory.
+
+    Members have had the records, so they are committed, also those beyond the high watermark that a
+    new leader knows.
+    """
+    end_offset = letters.last_offset + 1
     fetched = source.read(letters.first_offset, _READ_BYTES, end_offset, min_one_batch=True)
     copied: Copied = {}
     last_offset = letters.last_offset
