@@ -134,6 +134,14 @@ async def test_a_record_that_the_log_has_no_more_gets_headers_only() -> None:
     ]
 
 
+async def test_a_record_that_is_too_large_for_the_topic_gets_headers_only() -> None:
+    c = Cluster(DeadLetterConfig(TOPIC, True), max_message_bytes=500)
+    c.hosted.append(3, [b"v", b"v" * 1000, b"v"])
+    await c.write(0, 2)
+    values = [record.value for _, records in c.produced for record in records]
+    assert values == [b"v", None, b"v"]
+
+
 async def test_a_new_leader_copies_records_that_its_high_watermark_has_not_reached_yet() -> None:
     c = Cluster(DeadLetterConfig(TOPIC, True))
     c.hosted.append(2)
