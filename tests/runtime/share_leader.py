@@ -154,7 +154,7 @@ class Leader:
         self.store = FakeStore(start_offset)
         self.config = ShareDeliveryConfig(DeliverySettings(lock_duration_ms))
         self.letters: list[DeadLetterRange] = []
-        self.letter_error: ApiError | None = None
+        self.letter_error: Exception | None = None
         self.share = SharePartitions(
             cast(Any, self.replicas),
             cast(Any, self.store),

@@ -9,7 +9,7 @@ import pytest
 from node_properties import COMBINED
 from share_leader import FakeHosted
 
-from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
 from spindle.config.node_config import NodeConfig
 from spindle.coordinator.share.dead_letters import DeadLetterConfig
 from spindle.coordinator.share.share_partition import DeadLetterRange
@@ -149,6 +149,20 @@ async def test_a_new_leader_copies_records_that_its_high_watermark_has_not_reach
     await c.write(0, 1)
     values = [record.value for _, records in c.produced for record in records]
     assert values == [b"v", b"v"]
+
+
+async def test_records_whose_disk_has_failed_get_no_letter_without_their_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    c = Cluster(DeadLetterConfig(TOPIC, True))
+
+    async def fail(*arguments: Any) -> None:
+        raise LogDirectoryFailed("/d", "gone", 0)
+
+    monkeypatch.setattr(c.hosted, "submit", fail)
+    with pytest.raises(LogDirectoryFailed):
+        await c.write(0, 0)
+    assert c.produced == []
 
 
 async def test_a_leader_that_moves_or_dies_is_asked_again() -> None:

@@ -11,8 +11,6 @@ from spindle.common.errors import (
     CorruptLog,
     CorruptRecords,
     ErrorCode,
-    LogDirectoryFailed,
-    RecordsTooLarge,
 )
 from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
@@ -51,7 +49,10 @@ _CODES: Final = frozenset(ErrorCode)
 CreateTopic = Callable[[str], Awaitable[None]]
 """Requests a topic for dead letters and waits for it; raises ApiError."""
 WriteDeadLetters = Callable[[Partition, str, DeadLetterRange], Awaitable[None]]
-"""Writes records of a partition for a group; raises ApiError if they cannot be written."""
+"""Writes records of a partition for a group.
+
+Raises ApiError if they cannot be written, LogDirectoryFailed if their own disk has failed.
+"""
 
 
 class DeadLetterWriter:
@@ -96,6 +97,7 @@ class DeadLetterWriter:
         Raises:
             ApiError: the configuration does not allow it, or the dead-letter topic cannot be
                 written to. Some of the records may be written.
+            LogDirectoryFailed: the records cannot be read here; the next leader can.
         """
         where = hosted.topic_partition
         source = DeadLetterSource(group_id, where.topic, where.partition)
@@ -242,7 +244,7 @@ async def _copied(hosted: Partition, letters: DeadLetterRange) -> tuple[Copied, 
     executor = hosted.directory.executor
     try:
         return await executor.submit(_read, hosted.log, letters)
-    except (ApiError, CorruptLog, CorruptRecords, LogDirectoryFailed, RecordsTooLarge) as error:
+    except (ApiError, CorruptLog, CorruptRecords) as error:
         log.warning(
             "Dead letters for offsets %d to %d of %s have no key and value: %s",
             letters.first_offset,
