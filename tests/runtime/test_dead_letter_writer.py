@@ -42,7 +42,7 @@ class Cluster:
             ),
             cluster=SimpleNamespace(brokers={2: SimpleNamespace(endpoints=())}),
         )
-        settings = SimpleNamespace(
+        self.settings = settings = SimpleNamespace(
             accepts_dead_letters=True,
             log_config=SimpleNamespace(max_message_bytes=max_message_bytes),
         )
@@ -112,6 +112,14 @@ async def test_a_missing_topic_is_created_once() -> None:
     assert c.created == [TOPIC]
     assert [index for index, _ in c.produced] == [0, 0]
     assert c.writer.written == {"g": 2}
+
+
+async def test_a_topic_that_an_application_has_just_created_gets_no_letters() -> None:
+    c = Cluster(DeadLetterConfig(TOPIC, False))
+    c.settings.accepts_dead_letters = False
+    with pytest.raises(ApiError, match=r"errors\.deadletterqueue\.group\.enable=true"):
+        await c.write(0, 0)
+    assert (c.created, c.produced) == ([TOPIC], [])
 
 
 async def test_copied_records_are_read_from_the_log_and_fill_several_batches() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 from spindle.common.errors import (
@@ -104,7 +105,10 @@ class DeadLetterWriter:
         left = letters
         while left.first_offset <= left.last_offset:
             config = self._checked_config(group_id)
-            await self._ensure(config.topic)
+            if self._topic(config.topic) is None:
+                await _repeated(partial(self._create_topic, config.topic))
+                # Somebody else may have created it, for other records.
+                config = self._checked_config(group_id)
             async with self._one_copy:
                 records = await self._records(hosted, source, left, config)
                 batch = build_batch(records)
@@ -140,10 +144,6 @@ class DeadLetterWriter:
 
     def _topic(self, name: str) -> TopicImage | None:
         return self._metadata.image.topics.by_name.get(name)
-
-    async def _ensure(self, name: str) -> None:
-        if self._topic(name) is None:
-            await _repeated(lambda: self._create_topic(name))
 
     # ------------------------------------------------------------ the records
 
