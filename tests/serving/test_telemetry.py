@@ -153,6 +153,13 @@ def test_a_client_gets_what_all_matching_subscriptions_want_at_the_shortest_inte
 # ------------------------------------------------------------ times and errors
 
 
+def test_a_pattern_that_only_java_understands_leaves_the_other_subscriptions() -> None:
+    known = subscriptions_of(
+        configs(java=every(match=r"client_id=\p{Alpha}+"), other=every(metrics="m"))
+    )
+    assert [subscription.name for subscription in known] == ["other"]
+
+
 def test_a_client_asks_and_pushes_at_its_interval() -> None:
     broker = Broker()
     broker.ask()
