@@ -13,6 +13,7 @@ from upserts import Killed, Upserts, in_this_process, kill_at
 from spindle.cli.main import run
 from spindle.pipeline.export import ExportConflict, ExportRefused, retry_export
 from spindle.pipeline.export import jobs as jobs_module
+from spindle.pipeline.export import retry as retry_module
 from spindle.pipeline.export.dead_letters import dead_letters_of
 from spindle.pipeline.export.jobs import ExportJob
 from spindle.pipeline.export.maintenance import compact_table
@@ -230,6 +231,30 @@ def test_a_plan_that_is_missing_is_named(
     with pytest.raises(ExportRefused, match=r"its plan .*\.json cannot be read"):
         in_delta.retry()
     assert in_delta.dead() == list(BAD), "nothing is removed without a plan"
+
+
+def test_a_retry_that_meets_the_end_of_another_goes_on(
+    in_delta: Retries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+
+        def second(commit: Callable[[], int]) -> int:
+            read_plan = retry_module._read_plan
+
+            def end_of_first(*args: Any) -> Any:
+                patch.setattr(retry_module, "_read_plan", read_plan)
+                in_delta.retry()
+                return read_plan(*args)
+
+            version = commit()
+            patch.undo()
+            in_this_process(patch)
+            patch.setattr(retry_module, "_read_plan", end_of_first)
+            return version
+
+        watch_commits(patch, "t", second)
+        assert in_delta.retry(1, 4).retried == 2
+    in_delta.check()
 
 
 def test_dead_letters_of_an_upsert_are_refused(in_delta: Retries) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from export_doubles import FORMATS, table_of
+from log_directory_files import ReplicaWriter, format_directory
 from upserts import JSON, Killed, Upserts, in_this_process, kill_at
 
+from spindle.common.ids import TopicPartition
 from spindle.pipeline.export import ExportConflict, ExportRefused, parquet_files
 from spindle.pipeline.export.maintenance import compact_table, vacuum_table
 from spindle.pipeline.schemas.rows import BadRecord
@@ -420,3 +422,16 @@ def test_a_foreign_reader_sees_one_row_for_each_key_in_every_version(in_delta: U
     uri = in_delta.path.as_uri()
     versions = [DeltaTable(uri, version=number).to_pyarrow_table() for number in range(3)]
     assert [table.to_pylist()[0]["name"] for table in versions] == ["ada", "bob", "eve"]
+
+
+def test_the_last_change_in_partitions_of_two_topics_is_the_one_with_the_greatest_time(
+    upserts: Upserts,
+) -> None:
+    upserts.send(b"2", row(2, "filler"))
+    upserts.send(b"1", row(1, "old"))
+    other = format_directory(upserts.root / "d2")
+    upserts.writers.append(ReplicaWriter(other, TopicPartition("u", 0), b"u" * 16))
+    (other / ".kafka_cleanshutdown").touch()
+    upserts.send(b"1", row(1, "new"), partition=2)
+    upserts.run({**JSON, "subscribe": "t,u"})
+    assert [held["name"] for held in upserts.rows()] == ["new", "filler"]

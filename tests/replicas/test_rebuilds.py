@@ -77,6 +77,19 @@ def test_a_replica_that_came_into_the_isr_again_before_its_fetches_ended_leaves_
     assert s.registration.directory(ME) == DIRECTORY_LOST
 
 
+def test_a_rebuild_that_is_cancelled_while_it_leaves_again_keeps_its_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may be in the ISR, unknown to this broker: its second report is not acknowledged."""
+    s = RebuildingBroker()
+    monkeypatch.setattr(s.rebuilder, "_is_queued", lambda *_: reported(s) == [*LEFT])
+    s.begin()
+    assert (s.state, reported(s)) == (RebuildState.LEAVING, [*LEFT])
+    s.rebuilder.cancel(WHERE)
+    s.pass_time(1_000)
+    assert (s.state, s.names(), s.values) == (RebuildState.FAILED, ["t-0"], ["a", "b", "c"])
+
+
 def test_an_old_report_that_reaches_the_controller_late_is_followed_by_a_new_one() -> None:
     """The controller could elect the replica, whose new log lacks records."""
     s = RebuildingBroker()

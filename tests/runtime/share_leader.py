@@ -36,9 +36,14 @@ class FakeLog:
         self.log_start_offset = 0
         self.batches: list[bytes] = []
 
-    def append(self, count: int) -> None:
-        for _ in range(count):
-            batch = bytearray(build_batch([SimpleRecord(None, b"v", 0)]))
+    @property
+    def log_end_offset(self) -> int:
+        return len(self.batches)
+
+    def append(self, count: int, values: Sequence[bytes] = ()) -> None:
+        for number in range(count):
+            value = values[number] if values else b"v"
+            batch = bytearray(build_batch([SimpleRecord(None, value, 0)]))
             patch_offset_and_epoch(batch, 0, len(self.batches), 0)
             self.batches.append(bytes(batch))
 
@@ -54,7 +59,7 @@ class FakeLog:
 
 
 class FakeHosted:
-    """A partition that this broker leads; everything in its log is committed."""
+    """A partition that this broker leads; its log is committed, up to `committed` if it is set."""
 
     def __init__(self) -> None:
         self.topic_partition = TopicPartition("t", 0)
@@ -64,15 +69,16 @@ class FakeHosted:
         self.directory = self
         self.executor = self
         self.watchers: list[Any] = []
+        self.committed: int | None = None
 
     @property
     def high_watermark(self) -> int:
-        return len(self.log.batches)
+        return len(self.log.batches) if self.committed is None else self.committed
 
     last_stable_offset = high_watermark
 
-    def append(self, count: int) -> None:
-        self.log.append(count)
+    def append(self, count: int, values: Sequence[bytes] = ()) -> None:
+        self.log.append(count, values)
         for watcher in list(self.watchers):
             watcher.committed()
 
@@ -148,7 +154,7 @@ class Leader:
         self.store = FakeStore(start_offset)
         self.config = ShareDeliveryConfig(DeliverySettings(lock_duration_ms))
         self.letters: list[DeadLetterRange] = []
-        self.letter_error: ApiError | None = None
+        self.letter_error: Exception | None = None
         self.share = SharePartitions(
             cast(Any, self.replicas),
             cast(Any, self.store),

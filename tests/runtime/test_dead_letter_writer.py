@@ -9,7 +9,7 @@ import pytest
 from node_properties import COMBINED
 from share_leader import FakeHosted
 
-from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
 from spindle.config.node_config import NodeConfig
 from spindle.coordinator.share.dead_letters import DeadLetterConfig
 from spindle.coordinator.share.share_partition import DeadLetterRange
@@ -42,7 +42,7 @@ class Cluster:
             ),
             cluster=SimpleNamespace(brokers={2: SimpleNamespace(endpoints=())}),
         )
-        settings = SimpleNamespace(
+        self.settings = settings = SimpleNamespace(
             accepts_dead_letters=True,
             log_config=SimpleNamespace(max_message_bytes=max_message_bytes),
         )
@@ -114,6 +114,14 @@ async def test_a_missing_topic_is_created_once() -> None:
     assert c.writer.written == {"g": 2}
 
 
+async def test_a_topic_that_an_application_has_just_created_gets_no_letters() -> None:
+    c = Cluster(DeadLetterConfig(TOPIC, False))
+    c.settings.accepts_dead_letters = False
+    with pytest.raises(ApiError, match=r"errors\.deadletterqueue\.group\.enable=true"):
+        await c.write(0, 0)
+    assert (c.created, c.produced) == ([TOPIC], [])
+
+
 async def test_copied_records_are_read_from_the_log_and_fill_several_batches() -> None:
     c = Cluster(DeadLetterConfig(TOPIC, True), max_message_bytes=500)
     c.hosted.append(4)
@@ -132,6 +140,37 @@ async def test_a_record_that_the_log_has_no_more_gets_headers_only() -> None:
         (None, b"7"),
         (None, b"8"),
     ]
+
+
+async def test_a_record_that_is_too_large_for_the_topic_gets_headers_only() -> None:
+    c = Cluster(DeadLetterConfig(TOPIC, True), max_message_bytes=500)
+    c.hosted.append(3, [b"v", b"v" * 1000, b"v"])
+    await c.write(0, 2)
+    values = [record.value for _, records in c.produced for record in records]
+    assert values == [b"v", None, b"v"]
+
+
+async def test_a_new_leader_copies_records_that_its_high_watermark_has_not_reached_yet() -> None:
+    c = Cluster(DeadLetterConfig(TOPIC, True))
+    c.hosted.append(2)
+    c.hosted.committed = 1
+    await c.write(0, 1)
+    values = [record.value for _, records in c.produced for record in records]
+    assert values == [b"v", b"v"]
+
+
+async def test_records_whose_disk_has_failed_get_no_letter_without_their_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    c = Cluster(DeadLetterConfig(TOPIC, True))
+
+    async def fail(*arguments: Any) -> None:
+        raise LogDirectoryFailed("/d", "gone", 0)
+
+    monkeypatch.setattr(c.hosted, "submit", fail)
+    with pytest.raises(LogDirectoryFailed):
+        await c.write(0, 0)
+    assert c.produced == []
 
 
 async def test_a_leader_that_moves_or_dies_is_asked_again() -> None:

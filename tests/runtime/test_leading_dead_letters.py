@@ -2,7 +2,7 @@
 
 from share_leader import Leader, settle
 
-from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
 from spindle.coordinator.share.delivery import DeliveryState, StateBatch
 from spindle.coordinator.share.share_partition import DeadLetterRange
 from spindle.coordinator.share.share_sessions import SessionKey
@@ -34,6 +34,17 @@ async def test_a_record_is_archived_even_if_the_dead_letter_cannot_be_written() 
     await s.acknowledge(0, 1, REJECT)
     await settle()
     assert s.store.writes[-1].start_offset == 2
+    s.share.close()
+
+
+async def test_records_whose_disk_has_failed_are_left_to_the_next_leader() -> None:
+    s = leader()
+    s.letter_error = LogDirectoryFailed("/d", "gone", 0)
+    await s.acquired()
+    await s.acknowledge(0, 1, REJECT)
+    await settle()
+    (batch,) = s.store.writes[-1].batches
+    assert batch.delivery_state == DeliveryState.ARCHIVING
     s.share.close()
 
 

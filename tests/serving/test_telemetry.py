@@ -1,7 +1,9 @@
 """Client telemetry (KIP-714): subscriptions, times of requests, and the series that are kept."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from itertools import count
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, MetricsData
@@ -9,9 +11,15 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, M
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid, parse_uuid
 from spindle.metadata.configs import CLIENT_METRICS_RESOURCE, ConfigResource, ConfigsImage
+from spindle.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+)
 from spindle.protocol.messages.push_telemetry import PushTelemetryRequest
 from spindle.protocol.records.compression import Codec, compress
-from spindle.serving.telemetry.otlp import MAX_NAME_LENGTH
+from spindle.serving.context import RequestContext
+from spindle.serving.handlers.telemetry import get_telemetry_subscriptions
+from spindle.serving.telemetry import otlp
+from spindle.serving.telemetry.otlp import MAX_LABELS, MAX_NAME_LENGTH, read_samples
 from spindle.serving.telemetry.received import Series
 from spindle.serving.telemetry.subscriptions import subscription_of_client, subscriptions_of
 from spindle.serving.telemetry.telemetry import Telemetry
@@ -145,6 +153,13 @@ def test_a_client_gets_what_all_matching_subscriptions_want_at_the_shortest_inte
 # ------------------------------------------------------------ times and errors
 
 
+def test_a_pattern_that_only_java_understands_leaves_the_other_subscriptions() -> None:
+    known = subscriptions_of(
+        configs(java=every(match=r"client_id=\p{Alpha}+"), other=every(metrics="m"))
+    )
+    assert [subscription.name for subscription in known] == ["other"]
+
+
 def test_a_client_asks_and_pushes_at_its_interval() -> None:
     broker = Broker()
     broker.ask()
@@ -236,6 +251,43 @@ def test_names_and_labels_that_are_too_long_are_dropped() -> None:
     assert broker.telemetry.received.dropped == 2
 
 
+def test_the_work_for_a_push_is_limited_by_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = 0
+    text_of = otlp._text
+
+    def counted(value: Any) -> str:
+        nonlocal looked_at
+        looked_at += 1
+        return text_of(value)
+
+    monkeypatch.setattr(otlp, "_text", counted)
+    for attributes in (MAX_LABELS, 1_000):
+        data = MetricsData()
+        resource = data.resource_metrics.add()
+        for number in range(attributes):
+            resource.resource.attributes.add().key = f"a{number}"
+        metric = resource.scope_metrics.add().metrics.add()
+        metric.name = "m"
+        for _ in range(100):
+            metric.gauge.data_points.add()
+        list(read_samples(data.SerializeToString()))
+    assert looked_at <= MAX_LABELS
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_messages_without_values_count_as_samples(depth: int) -> None:
+    data = MetricsData()
+    for _ in range(3):
+        resource = data.resource_metrics.add()
+        if depth > 0:
+            scope = resource.scope_metrics.add()
+            if depth > 1:
+                metric = scope.metrics.add()
+                metric.name = "m"
+                metric.gauge.SetInParent()
+    assert list(read_samples(data.SerializeToString())) == [None] * 3
+
+
 def test_the_series_of_a_silent_client_go_and_make_room() -> None:
     broker = Broker(max_series=1)
     broker.push(payload(1.0))
@@ -248,3 +300,54 @@ def test_the_series_of_a_silent_client_go_and_make_room() -> None:
     other = bytes(14) + b"\x09\x09"
     assert broker.push(payload(1.0), instance_id=other) is ErrorCode.NONE
     assert len(broker.series) == 1
+
+
+def test_names_of_series_that_have_gone_are_forgotten() -> None:
+    broker = Broker()
+    stays = bytes(14) + b"\x09\x09"
+    for number in range(5):
+        broker.push(payload(1.0, name=f"m{number}"))
+        broker.now_ms += 50_000
+        broker.push(payload(1.0, name="stays"), instance_id=stays)
+        broker.now_ms += 20_000
+        broker.telemetry.expire()
+    assert len(broker.telemetry.received._kinds) == 1
+
+
+def test_a_line_of_the_page_appears_once() -> None:
+    broker = Broker()
+    data = MetricsData()
+    metrics = data.resource_metrics.add().scope_metrics.add().metrics
+    counter = metrics.add()
+    counter.name = "sent"
+    counter.sum.is_monotonic = True
+    for client_id in ("a", "b"):
+        attribute = counter.sum.data_points.add().attributes.add()
+        attribute.key, attribute.value.string_value = "client_id", client_id
+    gauge = metrics.add()
+    gauge.name = "sent_total"
+    gauge.gauge.data_points.add()
+    broker.push(data.SerializeToString())
+    assert [(s.name, s.labels["client_id"]) for s in broker.series] == [
+        ("kafka_client_sent", "app-1")
+    ]
+
+
+def test_a_client_with_ever_new_ids_takes_little_memory() -> None:
+    broker = Broker()
+    callbacks: dict[Hashable, Any] = {}
+    context = RequestContext(
+        api_key=71,
+        api_version=0,
+        correlation_id=0,
+        client_id="c" * 30_000,
+        client_address="10.0.0.7",
+        listener="L",
+        when_lost=callbacks.__setitem__,
+    )
+    services: Any = SimpleNamespace(telemetry=broker.telemetry)
+    for _ in range(10):
+        get_telemetry_subscriptions(services, context, GetTelemetrySubscriptionsRequest())
+    assert len(callbacks) == 1
+    for client in broker.telemetry.clients._by_id.values():
+        assert max(len(text) for text in client.properties.values()) == MAX_NAME_LENGTH

@@ -93,6 +93,9 @@ def fitting_letters(
 ) -> list[SimpleRecord]:
     """Return dead letters from the first offset on that fit into one batch, at least one.
 
+    A record that does not even fit alone gets a dead letter without key and value: otherwise it and
+    those behind it would have none.
+
     Args:
         copied: key and value of records by offset; others have neither.
         max_batch_bytes: `max.message.bytes` of the dead-letter topic.
@@ -104,7 +107,11 @@ def fitting_letters(
             source, offset, letters.delivery_count, is_rejected=letters.is_rejected
         )
         key, value = copied.get(offset, (None, None))
-        size_bytes += len(encode_record(len(fitting), 0, key, value, headers))
+        record_bytes = len(encode_record(len(fitting), 0, key, value, headers))
+        if HEADER_BYTES + record_bytes > max_batch_bytes:
+            key = value = None
+            record_bytes = len(encode_record(len(fitting), 0, key, value, headers))
+        size_bytes += record_bytes
         if fitting and size_bytes > max_batch_bytes:
             break
         fitting.append(SimpleRecord(key, value, now_ms, headers))

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import Uuid
 from spindle.pipeline.export.changes import DELETED, IS_DELETE, OFFSET, TIME, ChangeRule
 from spindle.pipeline.export.model import ExportRefused, PlannedRange, WrittenFile
 from spindle.pipeline.export.parquet_files import FileSettings, write_rows
@@ -89,10 +91,13 @@ def last_changes(directory: Path, staged: Sequence[WrittenFile], rule: ChangeRul
     """
     names = list(dict.fromkeys((*rule.key_columns, *rule.order_by, IS_DELETE, OFFSET, TIME)))
     parts = []
+    # Those of several topics, or of an earlier topic of the same name, have offsets of their own.
+    partitions = sorted({_partition_of(file) for file in staged})
     for number, file in enumerate(staged):
         columns = pq.read_table(directory / file.name, columns=names)
         count = len(columns)
-        for name, value in ((_FILE, number), (_PARTITION, file.partition.partition)):
+        place = partitions.index(_partition_of(file))
+        for name, value in ((_FILE, number), (_PARTITION, place)):
             columns = columns.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), count))
         parts.append(columns.append_column(_ROW, pa.array(range(count), pa.int64())))
     if not parts:
@@ -106,6 +111,10 @@ def last_changes(directory: Path, staged: Sequence[WrittenFile], rule: ChangeRul
         order = [TIME, _PARTITION]
     changes = _last(changes, order, keys)
     return changes.append_column(_CHANGE, pa.array(range(len(changes)), pa.int64()))
+
+
+def _partition_of(file: WrittenFile) -> tuple[TopicPartition, Uuid]:
+    return file.partition, file.topic_id
 
 
 def _last(rows: Any, order: Sequence[str], keys: Sequence[str]) -> Any:

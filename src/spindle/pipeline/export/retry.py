@@ -288,7 +288,13 @@ def _finish(table: ExportTable, letters: ExportTable) -> None:
         after = table.retry_mark
         if after is None or after == letters.retry_mark:
             return
-        moved = _read_plan(letters, after)
+        try:
+            moved = _read_plan(letters, after)
+        except ExportRefused:
+            letters.refresh()
+            if letters.retry_mark == after:
+                return  # that retry was not killed, and has finished meanwhile
+            raise
         try:
             _remove(letters, moved, RetryMark(letters.retry_mark, after))
         except ExportConflict:

@@ -257,6 +257,7 @@ class ReplicaRebuilder:
         # Once more: until its fetches ended, a late report could bring the replica into the ISR
         # again, and this broker may not know that yet.
         await self._leave_isr(rebuild)
+        self._check_goes_on(rebuild)
         registration = self._metadata.newest.topics.partition(partition.topic_id, where.partition)
         if registration is None or self._broker_id not in registration.replicas:
             raise refused(f"broker {self._broker_id} has no replica of {where} any more")

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 from spindle.common.errors import (
@@ -11,8 +12,6 @@ from spindle.common.errors import (
     CorruptLog,
     CorruptRecords,
     ErrorCode,
-    LogDirectoryFailed,
-    RecordsTooLarge,
 )
 from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
@@ -51,7 +50,10 @@ _CODES: Final = frozenset(ErrorCode)
 CreateTopic = Callable[[str], Awaitable[None]]
 """Requests a topic for dead letters and waits for it; raises ApiError."""
 WriteDeadLetters = Callable[[Partition, str, DeadLetterRange], Awaitable[None]]
-"""Writes records of a partition for a group; raises ApiError if they cannot be written."""
+"""Writes records of a partition for a group.
+
+Raises ApiError if they cannot be written, LogDirectoryFailed if their own disk has failed.
+"""
 
 
 class DeadLetterWriter:
@@ -96,13 +98,17 @@ class DeadLetterWriter:
         Raises:
             ApiError: the configuration does not allow it, or the dead-letter topic cannot be
                 written to. Some of the records may be written.
+            LogDirectoryFailed: the records cannot be read here; the next leader can.
         """
         where = hosted.topic_partition
         source = DeadLetterSource(group_id, where.topic, where.partition)
         left = letters
         while left.first_offset <= left.last_offset:
             config = self._checked_config(group_id)
-            await self._ensure(config.topic)
+            if self._topic(config.topic) is None:
+                await _repeated(partial(self._create_topic, config.topic))
+                # Somebody else may have created it, for other records.
+                config = self._checked_config(group_id)
             async with self._one_copy:
                 records = await self._records(hosted, source, left, config)
                 batch = build_batch(records)
@@ -138,10 +144,6 @@ class DeadLetterWriter:
 
     def _topic(self, name: str) -> TopicImage | None:
         return self._metadata.image.topics.by_name.get(name)
-
-    async def _ensure(self, name: str) -> None:
-        if self._topic(name) is None:
-            await _repeated(lambda: self._create_topic(name))
 
     # ------------------------------------------------------------ the records
 
@@ -240,10 +242,9 @@ async def _copied(hosted: Partition, letters: DeadLetterRange) -> tuple[Copied, 
     A record that cannot be read any more gets a dead letter without key and value.
     """
     executor = hosted.directory.executor
-    end_offset = min(letters.last_offset + 1, hosted.high_watermark)
     try:
-        return await executor.submit(_read, hosted.log, letters, end_offset)
-    except (ApiError, CorruptLog, CorruptRecords, LogDirectoryFailed, RecordsTooLarge) as error:
+        return await executor.submit(_read, hosted.log, letters)
+    except (ApiError, CorruptLog, CorruptRecords) as error:
         log.warning(
             "Dead letters for offsets %d to %d of %s have no key and value: %s",
             letters.first_offset,
@@ -254,8 +255,13 @@ async def _copied(hosted: Partition, letters: DeadLetterRange) -> tuple[Copied, 
         return {}, letters.last_offset
 
 
-def _read(source: Log, letters: DeadLetterRange, end_offset: int) -> tuple[Copied, int]:
-    """Read and decode, on the thread of the directory."""
+def _read(source: Log, letters: DeadLetterRange) -> tuple[Copied, int]:
+    """Read and decode, on the thread of the directory.
+
+    Members have had the records, so they are committed, also those beyond the high watermark that a
+    new leader knows.
+    """
+    end_offset = letters.last_offset + 1
     fetched = source.read(letters.first_offset, _READ_BYTES, end_offset, min_one_batch=True)
     copied: Copied = {}
     last_offset = letters.last_offset

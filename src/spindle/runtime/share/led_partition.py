@@ -304,6 +304,9 @@ class LedSharePartition:
                         self.key,
                         error,
                     )
+                except LogDirectoryFailed as failure:
+                    log.info("The next leader of %s writes its dead letters: %s", self.key, failure)
+                    return
                 core.end_dead_letters(part)
         finally:
             self._letters = None

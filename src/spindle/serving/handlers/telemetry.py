@@ -39,8 +39,8 @@ def get_telemetry_subscriptions(
     except ApiError as error:
         return GetTelemetrySubscriptionsResponse(error_code=error.code)
     if context.when_lost is not None:
-        key = ("telemetry", instance_id)
-        context.when_lost(key, lambda: telemetry.clients.forget(instance_id))
+        # One key, because a client may ask with a new id each time. It is one client, with one id.
+        context.when_lost("telemetry", lambda: telemetry.clients.forget(instance_id))
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance_id,
         subscription_id=subscription.subscription_id,

@@ -13,6 +13,7 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.metadata.configs import ConfigsImage
 from spindle.protocol.records.compression import Codec
+from spindle.serving.telemetry.otlp import MAX_NAME_LENGTH
 from spindle.serving.telemetry.subscriptions import (
     ClientSubscription,
     MetricsSubscription,
@@ -30,7 +31,8 @@ class TelemetryClient:
     """One client instance.
 
     Attributes:
-        properties: by the names that patterns of subscriptions use.
+        properties: by the names that patterns of subscriptions use, at most `MAX_NAME_LENGTH`
+            characters of each.
         version: counts the changes of the cluster's subscriptions; that of `subscription`.
         asked_ms, pushed_ms: the times of its last requests of each kind that were not too early.
         is_terminating: its last push was the one before it closes.
@@ -212,7 +214,9 @@ class TelemetryClients:
         if client is None or client.version != self._version:
             named = {**properties, "client_instance_id": uuid_text(instance_id)}
             subscription = subscription_of_client(instance_id, named, self._subscriptions)
-            client = TelemetryClient(instance_id, named, subscription, self._version)
+            # A client chooses its names: for labels, the beginning of each is enough.
+            kept = {name: text[:MAX_NAME_LENGTH] for name, text in named.items()}
+            client = TelemetryClient(instance_id, kept, subscription, self._version)
             self._by_id[instance_id] = client
         client.seen_ms = now_ms
         self._by_id.move_to_end(instance_id)

@@ -1,7 +1,7 @@
 """Payloads of OpenTelemetry metrics, as clients push them (KIP-714)."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
@@ -57,14 +57,19 @@ def read_samples(payload: bytes) -> Iterator[Sample | None]:
         data.ParseFromString(payload)
     except DecodeError as error:
         raise CorruptRecords(f"the payload is not a MetricsData message: {error}") from None
+    # What has no values counts as a sample, too: the caller limits the number of steps.
     for resource in data.resource_metrics:
-        of_resource = resource.resource.attributes
+        of_resource = _labels(resource.resource.attributes)
+        if not resource.scope_metrics:
+            yield None
         for scope in resource.scope_metrics:
+            if not scope.metrics:
+                yield None
             for metric in scope.metrics:
                 yield from _samples_of(metric, of_resource)
 
 
-def _samples_of(metric: Any, of_resource: Iterable[Any]) -> Iterator[Sample | None]:
+def _samples_of(metric: Any, of_resource: Mapping[str, str] | None) -> Iterator[Sample | None]:
     kind = metric.WhichOneof("data")
     if kind not in ("gauge", "sum") or not 0 < len(metric.name) <= MAX_NAME_LENGTH:
         yield None
@@ -74,11 +79,14 @@ def _samples_of(metric: Any, of_resource: Iterable[Any]) -> Iterator[Sample | No
     is_counter = is_sum and data.is_monotonic
     is_added = is_sum and data.aggregation_temporality == _DELTA
     name = _metric_name(metric.name, is_counter=is_counter)
+    if not data.data_points:
+        yield None
     for point in data.data_points:
-        labels = _labels([*of_resource, *point.attributes])
-        if labels is None:
+        own = None if of_resource is None else _labels(point.attributes)
+        if of_resource is None or own is None or len(own) + len(of_resource) > MAX_LABELS:
             yield None
             continue
+        labels = tuple(sorted({**of_resource, **own}.items()))
         has_float = point.WhichOneof("value") == "as_double"
         value = point.as_double if has_float else float(point.as_int)
         yield Sample(name, is_counter, is_added, labels, value)
@@ -89,16 +97,18 @@ def _metric_name(name: str, *, is_counter: bool) -> str:
     return name.removesuffix("_total") if is_counter else name
 
 
-def _labels(attributes: Iterable[Any]) -> Labels | None:
+def _labels(attributes: Sequence[Any]) -> dict[str, str] | None:
+    """Return attributes as labels; None if they are too many or too long."""
+    if len(attributes) > MAX_LABELS:
+        return None
     labels: dict[str, str] = {}
     for attribute in attributes:
-        name = _NOT_IN_NAMES.sub("_", attribute.key)
-        name = f"_{name}" if name[:1].isdigit() else name
-        text = _text(attribute.value)
-        if not name or len(name) > MAX_NAME_LENGTH or len(text) > MAX_NAME_LENGTH:
+        key, text = attribute.key, _text(attribute.value)
+        if not 0 < len(key) <= MAX_NAME_LENGTH or len(text) > MAX_NAME_LENGTH:
             return None
-        labels[name] = text
-    return tuple(sorted(labels.items())) if len(labels) <= MAX_LABELS else None
+        name = _NOT_IN_NAMES.sub("_", key)
+        labels[f"_{name}" if name[:1].isdigit() else name] = text
+    return labels
 
 
 def _text(value: Any) -> str:

@@ -47,7 +47,8 @@ class ReceivedMetrics:
         self.dropped = 0
         self._clients: dict[Uuid, _Client] = {}
         self._kinds: dict[str, bool] = {}
-        """Whether a metric is a counter: a name has one type on a page."""
+        """Whether a metric is a counter: a name has one type on a page. The line of a counter ends
+        with `_total`, so a gauge of that name counts as the same."""
 
     def add(
         self,
@@ -66,7 +67,8 @@ class ReceivedMetrics:
         if client is None:
             client = self._clients[instance_id] = _Client(labels)
         client.expires_ms = expires_ms
-        for sample in samples:
+        for given in samples:
+            sample = None if given is None else given._replace(labels=_others(given.labels, labels))
             if sample is None or not self._takes(client, sample):
                 self.dropped += 1
                 continue
@@ -79,13 +81,13 @@ class ReceivedMetrics:
             del self._clients[instance_id]
 
     def _takes(self, client: _Client, sample: Sample) -> bool:
-        if self._kinds.get(sample.name, sample.is_counter) is not sample.is_counter:
+        if self._kinds.get(_stem(sample.name), sample.is_counter) is not sample.is_counter:
             return False
         if (sample.name, sample.is_counter, sample.labels) in client.values:
             return True
         if self.series_count >= self.max_series or len(client.values) >= MAX_SERIES_PER_CLIENT:
             return False
-        self._kinds[sample.name] = sample.is_counter
+        self._kinds[_stem(sample.name)] = sample.is_counter
         return True
 
     def expire(self, now_ms: int) -> None:
@@ -94,10 +96,19 @@ class ReceivedMetrics:
             if client.expires_ms <= now_ms:
                 self.series_count -= len(client.values)
                 del self._clients[instance_id]
-        if not self._clients:
-            self._kinds.clear()
+        kept = [key for client in self._clients.values() for key in client.values]
+        self._kinds = {_stem(name): is_counter for name, is_counter, _ in kept}
 
     def __iter__(self) -> Iterator[Series]:
         for client in self._clients.values():
             for (name, is_counter, labels), value in client.values.items():
                 yield Series(name, is_counter, {**dict(labels), **client.labels}, value)
+
+
+def _stem(name: str) -> str:
+    return name.removesuffix("_total")
+
+
+def _others(labels: Labels, of_client: Mapping[str, str]) -> Labels:
+    """Return the labels that those of the client leave: without them lines would be equal."""
+    return tuple(label for label in labels if label[0] not in of_client)

@@ -4,6 +4,7 @@ A subscription is a configuration resource of the type CLIENT_METRICS. A client 
 all subscriptions that match it, with the shortest of their intervals, under one subscription id.
 """
 
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from spindle.common.checksums import crc32c
 from spindle.common.uuids import Uuid
 from spindle.config.client_metrics_keys import CLIENT_METRICS_KEYS
 from spindle.metadata.configs import CLIENT_METRICS_RESOURCE, ConfigsImage
+
+log = logging.getLogger(__name__)
 
 ALL_METRICS: Final = "*"
 """The entry of a subscription to all metrics of a client."""
@@ -51,12 +54,18 @@ class ClientSubscription:
 
 
 def subscriptions_of(configs: ConfigsImage) -> tuple[MetricsSubscription, ...]:
-    """Return the subscriptions of a cluster, sorted by name."""
-    subscriptions = [
-        _subscription(resource.name, values)
-        for resource, values in configs.by_resource.items()
-        if resource.resource_type == CLIENT_METRICS_RESOURCE and values
-    ]
+    """Return the subscriptions of a cluster, sorted by name.
+
+    One whose pattern only Java understands is left out: a controller of Kafka has accepted it.
+    """
+    subscriptions = []
+    for resource, values in configs.by_resource.items():
+        if resource.resource_type != CLIENT_METRICS_RESOURCE or not values:
+            continue
+        try:
+            subscriptions.append(_subscription(resource.name, values))
+        except re.error as error:
+            log.warning("client metrics %s match no client here: %s", resource.name, error)
     return tuple(sorted(subscriptions, key=lambda subscription: subscription.name))
 
 

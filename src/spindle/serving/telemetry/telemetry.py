@@ -10,7 +10,7 @@ from spindle.metadata.configs import ConfigsImage
 from spindle.protocol.messages.push_telemetry import PushTelemetryRequest
 from spindle.protocol.records.compression import decompress
 from spindle.serving.telemetry.clients import TelemetryClients
-from spindle.serving.telemetry.otlp import MAX_NAME_LENGTH, read_samples
+from spindle.serving.telemetry.otlp import read_samples
 from spindle.serving.telemetry.received import ReceivedMetrics
 from spindle.serving.telemetry.subscriptions import ClientSubscription
 
@@ -85,7 +85,7 @@ class Telemetry:
         )
         if not request.metrics:
             return
-        labels = {name: client.properties[name][:MAX_NAME_LENGTH] for name in _LABELS}
+        labels = {name: client.properties[name] for name in _LABELS}
         try:
             payload = decompress(request.compression_type, request.metrics, self.max_bytes)
             samples = list(islice(read_samples(bytes(payload)), MAX_SAMPLES))
