@@ -34,7 +34,7 @@ RECORDED_SEEDS: Final = {
     # A node has to be stopped within milliseconds of its start while the quorum has no leader.
     "clean shutdown lost while loading": RecordedSeed(700_297),
     "compaction confuses keys": RecordedSeed(2, draw_cleaning),
-    "cordons ignored by brokers": RecordedSeed(2, draw_disks),
+    "cordons ignored by brokers": RecordedSeed(3, draw_disks),
     "decided transactions not continued": RecordedSeed(6),
     "defaults of brokers not applied": RecordedSeed(6),
     "delete horizons ignored by compaction": RecordedSeed(46),
@@ -42,7 +42,7 @@ RECORDED_SEEDS: Final = {
     "election outside the ISR": RecordedSeed(6),
     "epoch kept at a fence": RecordedSeed(62),
     "epochs hidden from leaders": RecordedSeed(16),
-    "fetches for former logs counted": RecordedSeed(2, draw_rebuilding),
+    "fetches for former logs counted": RecordedSeed(8, draw_rebuilding),
     "gaps not verified": RecordedSeed(92, draw_cleaning),
     "last offsets lost by compaction": RecordedSeed(30),
     "late notes of lanes not recorded": RecordedSeed(5, draw_lanes),
