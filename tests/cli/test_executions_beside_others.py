@@ -226,6 +226,8 @@ def test_a_consumer_says_that_its_topic_does_not_exist_yet(
     words = ("consume", "nope", "--group", "g", "--timeout", "0")
     run(words)
     assert "topic nope does not exist yet: waiting for it" in capsys.readouterr().err
+    run(("consume", "nope", "--timeout", "0"))
+    assert "nope does not exist yet: asking the brokers to create it" in capsys.readouterr().err
 
 
 def test_a_consumer_without_the_right_cannot_see_that_its_topic_does_not_exist(

@@ -302,3 +302,13 @@ def test_bytes_that_are_no_text_are_listed_as_base64(
     assert [letter["value"] for letter in letters if letter["key"] is None] == [{"base64": "/w=="}]
     uri = Path(dead_letters_of(str(in_delta.path))).as_uri()
     assert DeltaTable(uri).to_pyarrow_table().num_rows == 4
+
+
+def test_a_retry_of_a_table_that_does_not_exist_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["export", "retry", "t", str(tmp_path / "none"), "--log-dir", f"{tmp_path}/d*"]
+    for further in (["--list"], []):
+        assert run([*words, *further]) == 1
+        error = capsys.readouterr().err
+        assert f"there is no delta table {tmp_path}/none, nor one of its dead letters" in error

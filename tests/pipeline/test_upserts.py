@@ -373,9 +373,11 @@ def test_a_table_is_merged_by_one_key_or_appended_to(upserts: Upserts) -> None:
     upserts.send(b"", row(1, "ada"))
     upserts.run()
     upserts.send(b"", row(2, "ada"))
-    with pytest.raises(ExportRefused, match=r"has one row for each .*: use mode='upsert'"):
+    with pytest.raises(ExportRefused, match=r"has one row for each key( \(`id`\))?: use mode='ups"):
         upserts.run(mode="append", key="binary")
-    with pytest.raises(ExportRefused, match=r"is merged by the key .*, not by `name`"):
+    with pytest.raises(
+        ExportRefused, match=r"is merged by (the key `id`|another key), not by `name`"
+    ):
         upserts.run(key="name")
     upserts.path = upserts.path.with_name("other")
     upserts.run(mode="append", key="binary")

@@ -13,7 +13,7 @@ PROPERTY_FILE: Final = "server.properties"
 LOG_FILE: Final = "server.log"
 _CONTROLLERS: Final = 3
 _REPLICAS: Final = 3
-_OFFSETS_PARTITIONS: Final = 4
+_GROUP_PARTITIONS: Final = 4
 _ELECTION_TIMEOUT_MS: Final = 250
 
 
@@ -122,7 +122,8 @@ def _cluster_properties(nodes: int) -> dict[str, str]:
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
         # The first group waits until all of these partitions exist, and there are few groups here.
-        "offsets.topic.num.partitions": str(_OFFSETS_PARTITIONS),
+        "offsets.topic.num.partitions": str(_GROUP_PARTITIONS),
+        "share.coordinator.state.topic.num.partitions": str(_GROUP_PARTITIONS),
         "share.coordinator.state.topic.min.isr": in_sync,
         "share.coordinator.state.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,

@@ -112,7 +112,8 @@ def consume(
         offset=_offset(offset),
         reset=EARLIEST if from_beginning else LATEST,
     )
-    _name_missing_topics(client, names)
+    if partition is None:
+        _name_missing_topics(client, names, is_member=group_id is not None)
     timeout_ms = None if timeout_s is None else round(timeout_s * _MS)
     level = READ_COMMITTED if read_committed else None
     consumption = Consumption(client, start, group_id, _say, level)
@@ -196,15 +197,19 @@ def _offset(text: str | None) -> int | None:
     return int(text)
 
 
-def _name_missing_topics(client: WireClient, topics: Sequence[str]) -> None:
-    """Name the topics that do not exist yet; they may be created meanwhile."""
+def _name_missing_topics(client: WireClient, topics: Sequence[str], *, is_member: bool) -> None:
+    """Name the topics that do not exist yet; a member of a group waits for them.
+
+    Others ask for the topic as Kafka's console consumer does, so the brokers may create it.
+    """
+    outlook = "waiting for it" if is_member else "asking the brokers to create it"
     if not topics:
         return
     view = client.metadata(topics)
     for topic in topics:
         is_denied = view.refused.get(topic) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if topic not in view.topics and not is_denied:
-            _say(f"topic {topic} does not exist yet: waiting for it")
+            _say(f"topic {topic} does not exist yet: {outlook}")
 
 
 def _json_line(record: ConsumedRecord) -> bytes:

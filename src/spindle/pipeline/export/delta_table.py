@@ -50,7 +50,8 @@ _PREFIX: Final = "spindle"
 _MERGES_APP: Final = f"{_PREFIX}:merges"
 """The transaction that numbers the merges, so that of two at the same time one fails."""
 _RETRY_APP: Final = f"{_PREFIX}:retry"
-_ANOTHER_KEY: Final = "another key"
+_UNNAMED_KEY: Final = ""
+"""Transactions can be asked for by name, and not be listed."""
 _LATEST_STATISTIC_MS: Final = 253402300799999
 """The last millisecond of the year 9999: later times have no text form in a Delta statistic."""
 
@@ -105,7 +106,7 @@ class DeltaExportTable:
         held = None
         if self._transaction(_MERGES_APP) is not None:
             is_same = merge_key is not None and self._transaction(_key_app(merge_key)) is not None
-            held = merge_key if is_same else _ANOTHER_KEY
+            held = merge_key if is_same else _UNNAMED_KEY
         refuse_other_key(self.path, held, merge_key)
 
     def prepare(self, layout: TableLayout) -> None:

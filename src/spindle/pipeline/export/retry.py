@@ -115,14 +115,14 @@ def retry_export(job: ExportJob, mended: Mapping[LetterId, Mended] | None = None
         mended: Keys and values in the place of those of letters.
 
     Raises:
-        ExportRefused: the table has other columns or is merged by a key, or the plan file of a
-            killed retry is missing.
+        ExportRefused: there is no such table, it has other columns or is merged by a key, or the
+            plan file of a killed retry is missing.
         ExportConflict: another retry was first.
         ValueError: as `export_delta`.
     """
     options = {name: text for name, text in job.options.items() if name.lower() != "badrecords"}
     options["badRecords"] = DEAD_LETTERS
-    table, letters = job.open_table(), job.open_dead_letters()
+    table, letters = _open_tables(job)
     source, settings = source_and_settings(options, job.settings, table)
     if table.version is None or letters.version is None:
         return RetryResult(table.version, 0, [])
@@ -133,10 +133,25 @@ def retry_export(job: ExportJob, mended: Mapping[LetterId, Mended] | None = None
 
 
 def listed_letters(job: ExportJob) -> Iterator[DeadLetter]:
-    """Yield the dead letters of an export, file by file."""
-    for path in job.open_dead_letters().live_files():
+    """Yield the dead letters of an export, file by file.
+
+    Raises:
+        ExportRefused: there is neither the table nor one of its dead letters.
+    """
+    _, letters = _open_tables(job)
+    for path in letters.live_files():
         for batch in _batches(path):
             yield from _letters_of(batch)
+
+
+def _open_tables(job: ExportJob) -> tuple[ExportTable, ExportTable]:
+    """Return the table and that of its dead letters, of which one may not exist."""
+    table, letters = job.open_table(), job.open_dead_letters()
+    if table.version is None and letters.version is None:
+        raise ExportRefused(
+            f"there is no {job.table_format} table {job.table}, nor one of its dead letters"
+        )
+    return table, letters
 
 
 def retry_dead_letters(

@@ -294,6 +294,9 @@ def _kind(column: Any) -> str:
 def refuse_other_key(path: str, held: str | None, wanted: str | None) -> None:
     """Refuse a merge key that is not the one of an existing table; None means that it appends.
 
+    Args:
+        held: The key of the table, "" for one that the table does not name.
+
     Raises:
         ExportRefused: they differ.
     """
@@ -301,15 +304,16 @@ def refuse_other_key(path: str, held: str | None, wanted: str | None) -> None:
         return
     if wanted is None:
         raise ExportRefused(
-            f"the table {path} has one row for each {held}: use mode='upsert' with this key, or "
-            "another table"
+            f"the table {path} has one row for each key{f' ({held})' if held else ''}: use "
+            "mode='upsert' with its key, or another table"
         )
     if held is None:
         raise ExportRefused(
             f"the table {path} has a row for each record (mode='append'); it cannot be merged by "
             f"{wanted}: use another table"
         )
-    raise ExportRefused(f"the table {path} is merged by the key {held}, not by {wanted}")
+    known = f"the key {held}" if held else "another key"
+    raise ExportRefused(f"the table {path} is merged by {known}, not by {wanted}")
 
 
 def check_partitioning(path: str, known: Sequence[str], layout: TableLayout) -> None:
