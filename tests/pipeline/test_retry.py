@@ -1,6 +1,7 @@
 """Dead letters that are decoded again: each is in one of the two tables, wherever a retry ends."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,11 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from export_doubles import FORMATS
+from log_directory_files import ReplicaWriter
 from upserts import Killed, Upserts, in_this_process, kill_at
 
 from spindle.cli.main import run
+from spindle.common.ids import TopicPartition
 from spindle.pipeline.export import ExportConflict, ExportRefused, retry_export
 from spindle.pipeline.export import jobs as jobs_module
 from spindle.pipeline.export import retry as retry_module
@@ -208,6 +211,23 @@ def test_letters_of_a_commit_that_is_not_finished_are_left_to_the_export(
     assert retries.export().rows == 0
     assert retries.retry(8).retried == 1
     assert retries.ids() == list(range(9))
+
+
+def test_letters_of_an_earlier_topic_with_the_same_offsets_stay(retries: Retries) -> None:
+    for partition, writer in enumerate(retries.writers):
+        shutil.rmtree(writer.path)
+        where = TopicPartition("t", partition)
+        retries.writers[partition] = ReplicaWriter(writer.directory, where, topic_id=b"u" * 16)
+    retries.send(b"k", b'{"id": "bad"}', 1)
+
+    def kill(commit: Callable[[], int]) -> int:
+        raise Killed
+
+    given: dict[str, Any] = {"mode": "append", "key": "binary", "recreated_topic": "append"}
+    with pytest.raises(Killed):
+        retries.run(OPTIONS, commit=kill, **given)
+    result = retries.retry(1)
+    assert (result.retried, result.waiting, retries.dead()) == (1, 1, [1, 4, 5])
 
 
 def test_letters_are_found_after_a_compaction_of_their_table(in_delta: Retries) -> None:

@@ -56,6 +56,9 @@ _PLANS: Final = "_retry"
 _MAX_ATTEMPTS: Final = 5
 LetterId: TypeAlias = tuple[str, int, int]
 """Topic, partition and offset."""
+_Moved: TypeAlias = tuple[str, int, int, str]
+"""A letter in a plan: its id, and the id of its topic in hexadecimal digits, empty if its file has
+lost it. An earlier topic of the same name has letters with the same offsets."""
 
 
 class DeadLetter(NamedTuple):
@@ -201,7 +204,7 @@ class _Retry:
         self._target = target
         self._topic_ids = topic_ids
         self._mended = mended
-        self.moved: set[LetterId] = set()
+        self.moved: set[_Moved] = set()
         self.remaining: list[DeadLetter] = []
         self.waiting = 0
 
@@ -243,7 +246,8 @@ class _Retry:
                 letters, rows = letters.filter(good), rows.filter(good)
             if rows.num_rows == 0:
                 continue
-            self.moved |= {letter.id for letter in _letters_of(letters)}
+            topic_id = _topic_id_in_name(path)
+            self.moved |= {(*letter.id, topic_id) for letter in _letters_of(letters)}
             least_and_greatest = pa.compute.min_max(letters.column("offset")).as_py()
             start, end = least_and_greatest["min"], least_and_greatest["max"] + 1
             yield _Range(partition, key.topic_id, start, end), rows
@@ -306,7 +310,7 @@ def _finish(table: ExportTable, letters: ExportTable) -> None:
     )
 
 
-def _remove(letters: ExportTable, moved: frozenset[LetterId], mark: RetryMark) -> None:
+def _remove(letters: ExportTable, moved: frozenset[_Moved], mark: RetryMark) -> None:
     """Write the files with moved letters again without these, and commit that."""
     directory, run_id = letters.data_directory, secrets.token_hex(6)
     target = FileSettings(
@@ -319,7 +323,7 @@ def _remove(letters: ExportTable, moved: frozenset[LetterId], mark: RetryMark) -
     replaced, written = set(), []
     for number, (name, path) in enumerate(sorted(letters.files_by_name().items())):
         batches = list(_batches(path))
-        kept = [batch.filter(_stays(batch, moved)) for batch in batches]
+        kept = [batch.filter(_stays(batch, path, moved)) for batch in batches]
         if sum(batch.num_rows for batch in kept) == sum(batch.num_rows for batch in batches):
             continue
         replaced.add(name)
@@ -337,8 +341,10 @@ def _remove(letters: ExportTable, moved: frozenset[LetterId], mark: RetryMark) -
         raise
 
 
-def _stays(batch: Any, moved: frozenset[LetterId]) -> Any:
-    return pa.array([letter.id not in moved for letter in _letters_of(batch)], pa.bool_())
+def _stays(batch: Any, path: Path, moved: frozenset[_Moved]) -> Any:
+    topic_id = _topic_id_in_name(path)
+    of_file = {letter[:3] for letter in moved if topic_id in ("", letter[3])}
+    return pa.array([letter.id not in of_file for letter in _letters_of(batch)], pa.bool_())
 
 
 def _range_of_letters(path: Path, batches: Sequence[Any]) -> PlannedRange:
@@ -354,6 +360,11 @@ def _key_in_name(path: Path) -> PartitionIdentity | None:
     parsed = parse_file_name(path.name) or parse_compacted_name(path.name)
     # A file of letters that has lost its topic id has zeros in the place of it.
     return None if parsed is None or parsed[0].topic_id == bytes(16) else parsed[0]
+
+
+def _topic_id_in_name(path: Path) -> str:
+    named = _key_in_name(path)
+    return "" if named is None else named.topic_id.hex()
 
 
 def _batches(path: Path) -> Iterator[Any]:
@@ -390,7 +401,7 @@ def _plan_path(letters: ExportTable, number: int) -> Path:
     return letters.data_directory / _PLANS / f"{number}.json"
 
 
-def _write_plan(letters: ExportTable, number: int, moved: Iterable[LetterId]) -> None:
+def _write_plan(letters: ExportTable, number: int, moved: Iterable[_Moved]) -> None:
     path = _plan_path(letters, number)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("x", encoding="utf-8") as file:
@@ -400,12 +411,13 @@ def _write_plan(letters: ExportTable, number: int, moved: Iterable[LetterId]) ->
     sync_directory(path.parent)
 
 
-def _read_plan(letters: ExportTable, number: int) -> frozenset[LetterId]:
+def _read_plan(letters: ExportTable, number: int) -> frozenset[_Moved]:
     path = _plan_path(letters, number)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return frozenset(
-            (topic, partition, offset) for topic, partition, offset in content["moved"]
+            (topic, partition, offset, topic_id)
+            for topic, partition, offset, topic_id in content["moved"]
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ExportRefused(
