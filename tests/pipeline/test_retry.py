@@ -236,6 +236,22 @@ def test_letters_are_found_after_a_compaction_of_their_table(in_delta: Retries) 
     in_delta.check()
 
 
+def test_a_plan_is_on_the_disk_before_its_letters_are_rows(
+    in_delta: Retries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[str] = []
+    sync = retry_module.sync_directory
+
+    def sync_directory(path: Path) -> None:
+        flushed.append(path.name)
+        sync(path)
+
+    monkeypatch.setattr(retry_module, "sync_directory", sync_directory)
+    in_delta.retry(1)
+    # The plan is in the first of these, and the first is in the second.
+    assert flushed == ["_retry", "t_dead_letters"]
+
+
 def test_a_plan_that_is_missing_is_named(
     in_delta: Retries, monkeypatch: pytest.MonkeyPatch
 ) -> None:

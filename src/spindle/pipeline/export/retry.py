@@ -409,6 +409,7 @@ def _write_plan(letters: ExportTable, number: int, moved: Iterable[_Moved]) -> N
         file.flush()
         os.fsync(file.fileno())
     sync_directory(path.parent)
+    sync_directory(path.parent.parent)
 
 
 def _read_plan(letters: ExportTable, number: int) -> frozenset[_Moved]:
