@@ -14,7 +14,7 @@ from upserts import Killed, Upserts, in_this_process, kill_at
 
 from spindle.cli.main import run
 from spindle.common.ids import TopicPartition
-from spindle.pipeline.export import ExportConflict, ExportRefused, retry_export
+from spindle.pipeline.export import ExportConflict, ExportRefused, paths, retry_export
 from spindle.pipeline.export import jobs as jobs_module
 from spindle.pipeline.export import retry as retry_module
 from spindle.pipeline.export.dead_letters import dead_letters_of
@@ -27,6 +27,7 @@ OPTIONS = {
     "badRecords": "dead_letters",
 }  # fmt: skip
 BAD = (1, 4, 5)
+APPENDS_ANEW: dict[str, Any] = {"mode": "append", "key": "binary", "recreated_topic": "append"}
 
 
 @pytest.fixture(autouse=True)
@@ -213,21 +214,44 @@ def test_letters_of_a_commit_that_is_not_finished_are_left_to_the_export(
     assert retries.ids() == list(range(9))
 
 
-def test_letters_of_an_earlier_topic_with_the_same_offsets_stay(retries: Retries) -> None:
+def begin_anew(retries: Retries) -> None:
+    """Delete the topic, and create it again."""
     for partition, writer in enumerate(retries.writers):
         shutil.rmtree(writer.path)
         where = TopicPartition("t", partition)
         retries.writers[partition] = ReplicaWriter(writer.directory, where, topic_id=b"u" * 16)
-    retries.send(b"k", b'{"id": "bad"}', 1)
 
+
+def export_killed_before_its_commit(retries: Retries) -> None:
     def kill(commit: Callable[[], int]) -> int:
         raise Killed
 
-    given: dict[str, Any] = {"mode": "append", "key": "binary", "recreated_topic": "append"}
     with pytest.raises(Killed):
-        retries.run(OPTIONS, commit=kill, **given)
+        retries.run(OPTIONS, commit=kill, **APPENDS_ANEW)
+
+
+def test_letters_of_an_earlier_topic_with_the_same_offsets_stay(retries: Retries) -> None:
+    begin_anew(retries)
+    retries.send(b"k", b'{"id": "bad"}', 1)
+    export_killed_before_its_commit(retries)
     result = retries.retry(1)
     assert (result.retried, result.waiting, retries.dead()) == (1, 1, [1, 4, 5])
+
+
+def test_letters_of_an_earlier_topic_that_stay_decide_nothing_about_the_new_one(
+    retries: Retries,
+) -> None:
+    for _ in range(2):
+        retries.send(b"k", b'{"id": "bad"}', 1)
+    retries.export()
+    retries.retry(9)
+    assert retries.dead() == [1, 4, 5, 11]
+    begin_anew(retries)
+    for number in range(20, 26):
+        retries.send(b"k", b'{"id": %d}' % number, 1)
+    export_killed_before_its_commit(retries)
+    retries.run(OPTIONS, **APPENDS_ANEW)
+    assert retries.ids()[-6:] == list(range(20, 26))
 
 
 def test_letters_are_found_after_a_compaction_of_their_table(in_delta: Retries) -> None:
@@ -240,11 +264,10 @@ def test_a_plan_is_on_the_disk_before_its_letters_are_rows(
     in_delta: Retries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flushed: list[str] = []
-    sync = retry_module.sync_directory
 
     def sync_directory(path: Path) -> None:
         flushed.append(path.name)
-        sync(path)
+        paths.sync_directory(path)
 
     monkeypatch.setattr(retry_module, "sync_directory", sync_directory)
     in_delta.retry(1)

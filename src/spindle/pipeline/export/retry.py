@@ -27,9 +27,9 @@ import pyarrow.parquet as pq
 
 from spindle.columnar.columns import ALL_COLUMNS, arrow_schema
 from spindle.common.ids import TopicPartition
-from spindle.common.uuids import Uuid
+from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.pipeline.export.dead_letter_rule import DEAD_LETTER_ROWS, RAW_COLUMNS
-from spindle.pipeline.export.dead_letters import DEAD_LETTER_LAYOUT
+from spindle.pipeline.export.dead_letters import DEAD_LETTER_LAYOUT, key_in_name
 from spindle.pipeline.export.exporter import file_settings
 from spindle.pipeline.export.jobs import ExportJob
 from spindle.pipeline.export.model import (
@@ -41,8 +41,6 @@ from spindle.pipeline.export.model import (
 )
 from spindle.pipeline.export.parquet_files import (
     FileSettings,
-    parse_compacted_name,
-    parse_file_name,
     table_rows,
     write_rows,
 )
@@ -130,7 +128,7 @@ def retry_export(job: ExportJob, mended: Mapping[LetterId, Mended] | None = None
     if table.version is None or letters.version is None:
         return RetryResult(table.version, 0, [])
     topic_ids: dict[TopicPartition, Uuid] = {}
-    if any(_key_in_name(path) is None for path in letters.live_files()):
+    if any(key_in_name(path) is None for path in letters.live_files()):
         topic_ids = {piece.partition: piece.topic_id for piece in source.ranges()}
     return retry_dead_letters(table, letters, settings, topic_ids, mended)
 
@@ -262,7 +260,7 @@ class _Retry:
         return written
 
     def _key(self, path: Path, partition: TopicPartition) -> PartitionIdentity | None:
-        named = _key_in_name(path)
+        named = key_in_name(path)
         if named is not None:
             return named
         topic_id = self._topic_ids.get(partition)
@@ -349,21 +347,15 @@ def _stays(batch: Any, path: Path, moved: frozenset[_Moved]) -> Any:
 
 def _range_of_letters(path: Path, batches: Sequence[Any]) -> PlannedRange:
     first = next(_letters_of(batches[0]))
-    parsed = parse_file_name(path.name) or parse_compacted_name(path.name)
+    named = key_in_name(path)
     offsets = [letter.offset for batch in batches for letter in _letters_of(batch)]
-    topic_id = bytes(16) if parsed is None else parsed[0].topic_id
+    topic_id = ZERO_UUID if named is None else named.topic_id
     partition = TopicPartition(first.topic, first.partition)
     return _Range(partition, topic_id, min(offsets), max(offsets) + 1)
 
 
-def _key_in_name(path: Path) -> PartitionIdentity | None:
-    parsed = parse_file_name(path.name) or parse_compacted_name(path.name)
-    # A file of letters that has lost its topic id has zeros in the place of it.
-    return None if parsed is None or parsed[0].topic_id == bytes(16) else parsed[0]
-
-
 def _topic_id_in_name(path: Path) -> str:
-    named = _key_in_name(path)
+    named = key_in_name(path)
     return "" if named is None else named.topic_id.hex()
 
 
