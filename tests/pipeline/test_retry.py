@@ -214,7 +214,7 @@ def test_letters_of_a_commit_that_is_not_finished_are_left_to_the_export(
     assert retries.ids() == list(range(9))
 
 
-def begin_anew(retries: Retries) -> None:
+def recreate_topic(retries: Retries) -> None:
     """Delete the topic, and create it again."""
     for partition, writer in enumerate(retries.writers):
         shutil.rmtree(writer.path)
@@ -231,7 +231,7 @@ def export_killed_before_its_commit(retries: Retries) -> None:
 
 
 def test_letters_of_an_earlier_topic_with_the_same_offsets_stay(retries: Retries) -> None:
-    begin_anew(retries)
+    recreate_topic(retries)
     retries.send(b"k", b'{"id": "bad"}', 1)
     export_killed_before_its_commit(retries)
     result = retries.retry(1)
@@ -246,7 +246,7 @@ def test_letters_of_an_earlier_topic_that_stay_decide_nothing_about_the_new_one(
     retries.export()
     retries.retry(9)
     assert retries.dead() == [1, 4, 5, 11]
-    begin_anew(retries)
+    recreate_topic(retries)
     for number in range(20, 26):
         retries.send(b"k", b'{"id": %d}' % number, 1)
     export_killed_before_its_commit(retries)

@@ -255,7 +255,7 @@ class ReplicaRebuilder:
         """Rename the log if it has not changed and the other replicas have all its records."""
         partition, where = rebuild.partition, rebuild.partition.topic_partition
         # Once more: until its fetches ended, a late report could bring the replica into the ISR
-        # again, and this broker may not have heard of that yet.
+        # again, and this broker may not know that yet.
         await self._leave_isr(rebuild)
         self._check_goes_on(rebuild)
         registration = self._metadata.newest.topics.partition(partition.topic_id, where.partition)

@@ -57,7 +57,7 @@ def read_samples(payload: bytes) -> Iterator[Sample | None]:
         data.ParseFromString(payload)
     except DecodeError as error:
         raise CorruptRecords(f"the payload is not a MetricsData message: {error}") from None
-    # What has no values counts as a sample, too: the caller limits the number of steps.
+    # A message without values counts as a sample: the caller limits the number of steps.
     for resource in data.resource_metrics:
         of_resource = _labels(resource.resource.attributes)
         if not resource.scope_metrics:
