@@ -100,8 +100,9 @@ class ReceivedMetrics:
             self._kinds = {_stem(name): is_counter for name, is_counter, _ in kept}
 
     def __iter__(self) -> Iterator[Series]:
-        for client in self._clients.values():
-            for (name, is_counter, labels), value in client.values.items():
+        """Yield the series; clients may push meanwhile."""
+        for client in list(self._clients.values()):
+            for (name, is_counter, labels), value in list(client.values.items()):
                 yield Series(name, is_counter, {**dict(labels), **client.labels}, value)
 
 
