@@ -356,6 +356,18 @@ def test_a_client_with_ever_new_ids_takes_little_memory() -> None:
         assert max(len(text) for text in client.properties.values()) == MAX_NAME_LENGTH
 
 
+def test_labels_have_no_names_that_prometheus_keeps_to_itself() -> None:
+    data = MetricsData()
+    metric = data.resource_metrics.add().scope_metrics.add().metrics.add()
+    metric.name = "m"
+    attributes = metric.gauge.data_points.add().attributes
+    for name in ("__name__", "1st"):
+        attributes.add().key = name
+    (sample,) = read_samples(data.SerializeToString())
+    assert sample is not None
+    assert [name for name, _ in sample.labels] == ["_1st", "_name__"]
+
+
 async def test_clients_push_while_their_metrics_are_gathered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
