@@ -1,6 +1,7 @@
 """Dead letters that are decoded again: each is in one of the two tables, wherever a retry ends."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -314,6 +315,21 @@ def test_a_retry_that_meets_the_end_of_another_goes_on(
         watch_commits(patch, "t", second)
         assert in_delta.retry(1, 4).retried == 2
     in_delta.check()
+
+
+def test_a_table_of_dead_letters_that_was_removed_can_be_retried_again(in_delta: Retries) -> None:
+    retries = in_delta
+    retries.retry(1)
+    shutil.rmtree(dead_letters_of(str(retries.path)))
+    retries.send(b"k", b'{"id": "bad"}')
+    retries.export()
+    with pytest.raises(ExportRefused, match=r"then write .* into this file") as refused:
+        retries.retry(8)
+    (plan,) = re.findall(r"its plan (\S+) cannot", str(refused.value))
+    (text,) = re.findall(r"then write (.*) into this file", str(refused.value))
+    Path(plan).parent.mkdir()
+    Path(plan).write_text(text)
+    assert (retries.retry(8).retried, retries.dead()) == (1, [])
 
 
 def test_dead_letters_of_an_upsert_are_refused(in_delta: Retries) -> None:

@@ -51,6 +51,7 @@ from spindle.pipeline.schemas.decoding import merged_errors
 from spindle.pipeline.schemas.rows import DEAD_LETTERS
 
 _PLANS: Final = "_retry"
+_EMPTY_PLAN: Final = '{"moved": []}'
 _MAX_ATTEMPTS: Final = 5
 LetterId: TypeAlias = tuple[str, int, int]
 """Topic, partition and offset."""
@@ -416,5 +417,5 @@ def _read_plan(letters: ExportTable, number: int) -> frozenset[_Moved]:
         raise ExportRefused(
             f"a retry of the dead letters {letters.path} was killed after it had added their rows, "
             f"and its plan {path} cannot be read ({error}): remove the letters that are in the "
-            "table by hand"
+            f"table by hand, then write {_EMPTY_PLAN} into this file"
         ) from error
