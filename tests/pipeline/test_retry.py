@@ -1,6 +1,8 @@
 """Dead letters that are decoded again: each is in one of the two tables, wherever a retry ends."""
 
 import json
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,10 +10,12 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from export_doubles import FORMATS
+from log_directory_files import ReplicaWriter
 from upserts import Killed, Upserts, in_this_process, kill_at
 
 from spindle.cli.main import run
-from spindle.pipeline.export import ExportConflict, ExportRefused, retry_export
+from spindle.common.ids import TopicPartition
+from spindle.pipeline.export import ExportConflict, ExportRefused, paths, retry_export
 from spindle.pipeline.export import jobs as jobs_module
 from spindle.pipeline.export import retry as retry_module
 from spindle.pipeline.export.dead_letters import dead_letters_of
@@ -24,6 +28,7 @@ OPTIONS = {
     "badRecords": "dead_letters",
 }  # fmt: skip
 BAD = (1, 4, 5)
+APPENDS_ANEW: dict[str, Any] = {"mode": "append", "key": "binary", "recreated_topic": "append"}
 
 
 @pytest.fixture(autouse=True)
@@ -210,10 +215,65 @@ def test_letters_of_a_commit_that_is_not_finished_are_left_to_the_export(
     assert retries.ids() == list(range(9))
 
 
+def recreate_topic(retries: Retries) -> None:
+    """Delete the topic, and create it again."""
+    for partition, writer in enumerate(retries.writers):
+        shutil.rmtree(writer.path)
+        where = TopicPartition("t", partition)
+        retries.writers[partition] = ReplicaWriter(writer.directory, where, topic_id=b"u" * 16)
+
+
+def export_killed_before_its_commit(retries: Retries) -> None:
+    def kill(commit: Callable[[], int]) -> int:
+        raise Killed
+
+    with pytest.raises(Killed):
+        retries.run(OPTIONS, commit=kill, **APPENDS_ANEW)
+
+
+def test_letters_of_an_earlier_topic_with_the_same_offsets_stay(retries: Retries) -> None:
+    recreate_topic(retries)
+    retries.send(b"k", b'{"id": "bad"}', 1)
+    export_killed_before_its_commit(retries)
+    result = retries.retry(1)
+    assert (result.retried, result.waiting, retries.dead()) == (1, 1, [1, 4, 5])
+
+
+def test_letters_of_an_earlier_topic_that_stay_decide_nothing_about_the_new_one(
+    retries: Retries,
+) -> None:
+    for _ in range(2):
+        retries.send(b"k", b'{"id": "bad"}', 1)
+    retries.export()
+    retries.retry(9)
+    assert retries.dead() == [1, 4, 5, 11]
+    recreate_topic(retries)
+    for number in range(20, 26):
+        retries.send(b"k", b'{"id": %d}' % number, 1)
+    export_killed_before_its_commit(retries)
+    retries.run(OPTIONS, **APPENDS_ANEW)
+    assert retries.ids()[-6:] == list(range(20, 26))
+
+
 def test_letters_are_found_after_a_compaction_of_their_table(in_delta: Retries) -> None:
     compact_table("delta", dead_letters_of(str(in_delta.path)))
     assert in_delta.retry(*BAD).retried == 3
     in_delta.check()
+
+
+def test_a_plan_is_on_the_disk_before_its_letters_are_rows(
+    in_delta: Retries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[str] = []
+
+    def sync_directory(path: Path) -> None:
+        flushed.append(path.name)
+        paths.sync_directory(path)
+
+    monkeypatch.setattr(retry_module, "sync_directory", sync_directory)
+    in_delta.retry(1)
+    # The plan is in the first of these, and the first is in the second.
+    assert flushed == ["_retry", "t_dead_letters"]
 
 
 def test_a_plan_that_is_missing_is_named(
@@ -255,6 +315,21 @@ def test_a_retry_that_meets_the_end_of_another_goes_on(
         watch_commits(patch, "t", second)
         assert in_delta.retry(1, 4).retried == 2
     in_delta.check()
+
+
+def test_a_table_of_dead_letters_that_was_removed_can_be_retried_again(in_delta: Retries) -> None:
+    retries = in_delta
+    retries.retry(1)
+    shutil.rmtree(dead_letters_of(str(retries.path)))
+    retries.send(b"k", b'{"id": "bad"}')
+    retries.export()
+    with pytest.raises(ExportRefused, match=r"then write .* into this file") as refused:
+        retries.retry(8)
+    (plan,) = re.findall(r"its plan (\S+) cannot", str(refused.value))
+    (text,) = re.findall(r"then write (.*) into this file", str(refused.value))
+    Path(plan).parent.mkdir()
+    Path(plan).write_text(text)
+    assert (retries.retry(8).retried, retries.dead()) == (1, [])
 
 
 def test_dead_letters_of_an_upsert_are_refused(in_delta: Retries) -> None:

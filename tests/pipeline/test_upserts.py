@@ -12,7 +12,7 @@ from log_directory_files import ReplicaWriter, format_directory
 from upserts import JSON, Killed, Upserts, in_this_process, kill_at
 
 from spindle.common.ids import TopicPartition
-from spindle.pipeline.export import ExportConflict, ExportRefused, parquet_files
+from spindle.pipeline.export import ExportConflict, ExportRefused, merging, parquet_files
 from spindle.pipeline.export.maintenance import compact_table, vacuum_table
 from spindle.pipeline.schemas.rows import BadRecord
 
@@ -159,6 +159,12 @@ def test_the_greatest_value_of_the_order_wins_whatever_comes_last(upserts: Upser
     assert [(held["id"], held["n"]) for held in upserts.rows()] == [(1, 5), (2, 2), (3, 7), (4, 2)]
     assert result.rows == 4, "an older change writes nothing"
     upserts.run({**options, "startingOffsets": "earliest"}, order_by="n")
+
+
+def test_a_number_of_the_order_that_is_nan_is_the_greatest() -> None:
+    # As it is within a portion, so that the rows do not depend on the sizes of portions.
+    keys = [merging._order_key({"n": n}) for n in (float("nan"), 5.0, None)]
+    assert keys[0] > keys[1] > keys[2]
 
 
 def test_a_deleted_row_stays_deleted_if_an_older_change_comes_late(upserts: Upserts) -> None:

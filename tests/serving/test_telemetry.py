@@ -1,5 +1,6 @@
 """Client telemetry (KIP-714): subscriptions, times of requests, and the series that are kept."""
 
+import asyncio
 from collections.abc import Callable, Hashable
 from itertools import count
 from types import SimpleNamespace
@@ -16,6 +17,8 @@ from spindle.protocol.messages.get_telemetry_subscriptions import (
 )
 from spindle.protocol.messages.push_telemetry import PushTelemetryRequest
 from spindle.protocol.records.compression import Codec, compress
+from spindle.runtime.metrics.telemetry import client_metrics
+from spindle.serving import cooperative
 from spindle.serving.context import RequestContext
 from spindle.serving.handlers.telemetry import get_telemetry_subscriptions
 from spindle.serving.telemetry import otlp
@@ -351,3 +354,29 @@ def test_a_client_with_ever_new_ids_takes_little_memory() -> None:
     assert len(callbacks) == 1
     for client in broker.telemetry.clients._by_id.values():
         assert max(len(text) for text in client.properties.values()) == MAX_NAME_LENGTH
+
+
+def test_labels_have_no_names_that_prometheus_keeps_to_itself() -> None:
+    data = MetricsData()
+    metric = data.resource_metrics.add().scope_metrics.add().metrics.add()
+    metric.name = "m"
+    attributes = metric.gauge.data_points.add().attributes
+    for name in ("__name__", "1st"):
+        attributes.add().key = name
+    (sample,) = read_samples(data.SerializeToString())
+    assert sample is not None
+    assert [name for name, _ in sample.labels] == ["_1st", "_name__"]
+
+
+async def test_clients_push_while_their_metrics_are_gathered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cooperative, "_SLICE_S", -1.0)
+    broker = Broker()
+    broker.push(payload(*[1.0] * 40))
+    gathering = asyncio.ensure_future(client_metrics(broker.telemetry))
+    await asyncio.sleep(0)
+    assert not gathering.done()
+    broker.push(payload(*[1.0] * 9), instance_id=bytes(14) + b"\x09\x09")
+    (metric,) = await gathering
+    assert (metric.name, len(metric.samples)) == ("kafka_client_producer_sent", 40)

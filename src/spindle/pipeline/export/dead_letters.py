@@ -8,12 +8,13 @@ exported; the next run exports exactly the records that the decision left over.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spindle.common.uuids import Uuid
+from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.pipeline.export.continuation import key_of
 from spindle.pipeline.export.dead_letter_rule import (
     DEAD_LETTER_ROWS,
@@ -28,7 +29,7 @@ from spindle.pipeline.export.model import (
     PlannedRange,
     WrittenFile,
 )
-from spindle.pipeline.export.parquet_files import parse_file_name
+from spindle.pipeline.export.parquet_files import parse_compacted_name, parse_file_name
 from spindle.pipeline.export.table import CommitBatch, ExportTable, TableLayout
 
 DEAD_LETTER_LAYOUT: Final = TableLayout(
@@ -82,11 +83,17 @@ class DeadLetters:
         dead_offsets: set[int] = set()
         wanted = (pc.field("topic") == topic) & (pc.field("partition") == key.partition)
         for path in self.table.live_files():
-            parsed = parse_file_name(path.name)
-            if parsed is None or parsed[0] == key:
+            if key_in_name(path) in (None, key):
                 offsets = pq.read_table(path, columns=["offset"], filters=wanted).column(0)
                 dead_offsets.update(offsets.to_pylist())
         return tuple(sorted(offset for offset in dead_offsets if held.start <= offset < held.end))
+
+
+def key_in_name(path: Path) -> PartitionIdentity | None:
+    """Return the partition that the name of a file of dead letters states; None without one."""
+    parsed = parse_file_name(path.name) or parse_compacted_name(path.name)
+    # A file of letters that has lost its topic id has zeros in the place of it.
+    return None if parsed is None or parsed[0].topic_id == ZERO_UUID else parsed[0]
 
 
 def _overlap(piece: PlannedRange, held: Coverage) -> bool:

@@ -286,8 +286,8 @@ def _schema_of(table: ExportTable, settings: FileSettings) -> pa.Schema:
 
 
 def _order_key(values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return values in a form that compares nulls as the least."""
-    return tuple((value is not None, value) for value in values.values())
+    """Return values in a form that compares nulls as the least, and NaN as the greatest number."""
+    return tuple((value is not None, value != value, value) for value in values.values())
 
 
 def _has_bounds(rows: Any, name: str) -> bool:

@@ -27,9 +27,9 @@ import pyarrow.parquet as pq
 
 from spindle.columnar.columns import ALL_COLUMNS, arrow_schema
 from spindle.common.ids import TopicPartition
-from spindle.common.uuids import Uuid
+from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.pipeline.export.dead_letter_rule import DEAD_LETTER_ROWS, RAW_COLUMNS
-from spindle.pipeline.export.dead_letters import DEAD_LETTER_LAYOUT
+from spindle.pipeline.export.dead_letters import DEAD_LETTER_LAYOUT, key_in_name
 from spindle.pipeline.export.exporter import file_settings
 from spindle.pipeline.export.jobs import ExportJob
 from spindle.pipeline.export.model import (
@@ -41,8 +41,6 @@ from spindle.pipeline.export.model import (
 )
 from spindle.pipeline.export.parquet_files import (
     FileSettings,
-    parse_compacted_name,
-    parse_file_name,
     table_rows,
     write_rows,
 )
@@ -53,9 +51,13 @@ from spindle.pipeline.schemas.decoding import merged_errors
 from spindle.pipeline.schemas.rows import DEAD_LETTERS
 
 _PLANS: Final = "_retry"
+_EMPTY_PLAN: Final = '{"moved": []}'
 _MAX_ATTEMPTS: Final = 5
 LetterId: TypeAlias = tuple[str, int, int]
 """Topic, partition and offset."""
+_Moved: TypeAlias = tuple[str, int, int, str]
+"""A letter in a plan: its id, and the id of its topic in hexadecimal digits, empty if its file has
+lost it. An earlier topic of the same name has letters with the same offsets."""
 
 
 class DeadLetter(NamedTuple):
@@ -127,7 +129,7 @@ def retry_export(job: ExportJob, mended: Mapping[LetterId, Mended] | None = None
     if table.version is None or letters.version is None:
         return RetryResult(table.version, 0, [])
     topic_ids: dict[TopicPartition, Uuid] = {}
-    if any(_key_in_name(path) is None for path in letters.live_files()):
+    if any(key_in_name(path) is None for path in letters.live_files()):
         topic_ids = {piece.partition: piece.topic_id for piece in source.ranges()}
     return retry_dead_letters(table, letters, settings, topic_ids, mended)
 
@@ -216,7 +218,7 @@ class _Retry:
         self._target = target
         self._topic_ids = topic_ids
         self._mended = mended
-        self.moved: set[LetterId] = set()
+        self.moved: set[_Moved] = set()
         self.remaining: list[DeadLetter] = []
         self.waiting = 0
 
@@ -258,7 +260,8 @@ class _Retry:
                 letters, rows = letters.filter(good), rows.filter(good)
             if rows.num_rows == 0:
                 continue
-            self.moved |= {letter.id for letter in _letters_of(letters)}
+            topic_id = _topic_id_in_name(path)
+            self.moved |= {(*letter.id, topic_id) for letter in _letters_of(letters)}
             least_and_greatest = pa.compute.min_max(letters.column("offset")).as_py()
             start, end = least_and_greatest["min"], least_and_greatest["max"] + 1
             yield _Range(partition, key.topic_id, start, end), rows
@@ -273,7 +276,7 @@ class _Retry:
         return written
 
     def _key(self, path: Path, partition: TopicPartition) -> PartitionIdentity | None:
-        named = _key_in_name(path)
+        named = key_in_name(path)
         if named is not None:
             return named
         topic_id = self._topic_ids.get(partition)
@@ -321,7 +324,7 @@ def _finish(table: ExportTable, letters: ExportTable) -> None:
     )
 
 
-def _remove(letters: ExportTable, moved: frozenset[LetterId], mark: RetryMark) -> None:
+def _remove(letters: ExportTable, moved: frozenset[_Moved], mark: RetryMark) -> None:
     """Write the files with moved letters again without these, and commit that."""
     directory, run_id = letters.data_directory, secrets.token_hex(6)
     target = FileSettings(
@@ -334,7 +337,7 @@ def _remove(letters: ExportTable, moved: frozenset[LetterId], mark: RetryMark) -
     replaced, written = set(), []
     for number, (name, path) in enumerate(sorted(letters.files_by_name().items())):
         batches = list(_batches(path))
-        kept = [batch.filter(_stays(batch, moved)) for batch in batches]
+        kept = [batch.filter(_stays(batch, path, moved)) for batch in batches]
         if sum(batch.num_rows for batch in kept) == sum(batch.num_rows for batch in batches):
             continue
         replaced.add(name)
@@ -352,23 +355,24 @@ def _remove(letters: ExportTable, moved: frozenset[LetterId], mark: RetryMark) -
         raise
 
 
-def _stays(batch: Any, moved: frozenset[LetterId]) -> Any:
-    return pa.array([letter.id not in moved for letter in _letters_of(batch)], pa.bool_())
+def _stays(batch: Any, path: Path, moved: frozenset[_Moved]) -> Any:
+    topic_id = _topic_id_in_name(path)
+    of_file = {letter[:3] for letter in moved if topic_id in ("", letter[3])}
+    return pa.array([letter.id not in of_file for letter in _letters_of(batch)], pa.bool_())
 
 
 def _range_of_letters(path: Path, batches: Sequence[Any]) -> PlannedRange:
     first = next(_letters_of(batches[0]))
-    parsed = parse_file_name(path.name) or parse_compacted_name(path.name)
+    named = key_in_name(path)
     offsets = [letter.offset for batch in batches for letter in _letters_of(batch)]
-    topic_id = bytes(16) if parsed is None else parsed[0].topic_id
+    topic_id = ZERO_UUID if named is None else named.topic_id
     partition = TopicPartition(first.topic, first.partition)
     return _Range(partition, topic_id, min(offsets), max(offsets) + 1)
 
 
-def _key_in_name(path: Path) -> PartitionIdentity | None:
-    parsed = parse_file_name(path.name) or parse_compacted_name(path.name)
-    # A file of letters that has lost its topic id has zeros in the place of it.
-    return None if parsed is None or parsed[0].topic_id == bytes(16) else parsed[0]
+def _topic_id_in_name(path: Path) -> str:
+    named = key_in_name(path)
+    return "" if named is None else named.topic_id.hex()
 
 
 def _batches(path: Path) -> Iterator[Any]:
@@ -405,7 +409,7 @@ def _plan_path(letters: ExportTable, number: int) -> Path:
     return letters.data_directory / _PLANS / f"{number}.json"
 
 
-def _write_plan(letters: ExportTable, number: int, moved: Iterable[LetterId]) -> None:
+def _write_plan(letters: ExportTable, number: int, moved: Iterable[_Moved]) -> None:
     path = _plan_path(letters, number)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("x", encoding="utf-8") as file:
@@ -413,18 +417,20 @@ def _write_plan(letters: ExportTable, number: int, moved: Iterable[LetterId]) ->
         file.flush()
         os.fsync(file.fileno())
     sync_directory(path.parent)
+    sync_directory(path.parent.parent)
 
 
-def _read_plan(letters: ExportTable, number: int) -> frozenset[LetterId]:
+def _read_plan(letters: ExportTable, number: int) -> frozenset[_Moved]:
     path = _plan_path(letters, number)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return frozenset(
-            (topic, partition, offset) for topic, partition, offset in content["moved"]
+            (topic, partition, offset, topic_id)
+            for topic, partition, offset, topic_id in content["moved"]
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ExportRefused(
             f"a retry of the dead letters {letters.path} was killed after it had added their rows, "
             f"and its plan {path} cannot be read ({error}): remove the letters that are in the "
-            "table by hand"
+            f"table by hand, then write {_EMPTY_PLAN} into this file"
         ) from error

@@ -181,7 +181,7 @@ class NodeMetrics:
         metrics += transaction_metrics(transactions, await count_transactions(transactions))
         metrics += verification_metrics(broker.verification)
         metrics += telemetry_metrics(broker.telemetry)
-        metrics += client_metrics(broker.telemetry)
+        metrics += await client_metrics(broker.telemetry)
         return _Gathered(metrics, broker.traffic.snapshot())
 
 

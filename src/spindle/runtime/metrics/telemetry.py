@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from prometheus_client import Metric
 
-from spindle.runtime.metrics.families import Labels, counter, counters, gauge, gauges
+from spindle.runtime.metrics.families import counter, counters, gauge, gauges
+from spindle.serving.cooperative import cooperatively
 from spindle.serving.telemetry.telemetry import Telemetry
 
 _PUSHED = "A metric that clients push (KIP-714); its name there has dots."
@@ -44,12 +45,16 @@ def telemetry_metrics(telemetry: Telemetry) -> Iterator[Metric]:
     )
 
 
-def client_metrics(telemetry: Telemetry) -> Iterator[Metric]:
-    """Yield what clients have pushed, sorted by name. Call it on the event loop."""
+async def client_metrics(telemetry: Telemetry) -> list[Metric]:
+    """Return what clients have pushed, sorted by name, with pauses for other work."""
     telemetry.expire()
-    families: dict[tuple[str, bool], list[tuple[Labels, float]]] = {}
-    for series in telemetry.received:
-        rows = families.setdefault((series.name, series.is_counter), [])
-        rows.append((series.labels, series.value))
-    for (name, is_counter), rows in sorted(families.items()):
-        yield counters(name, _PUSHED, rows) if is_counter else gauges(name, _PUSHED, rows)
+    families: dict[tuple[str, bool], Metric] = {}
+    async for series in cooperatively(telemetry.received):
+        name, is_counter = series.name, series.is_counter
+        metric = families.get((name, is_counter))
+        if metric is None:
+            make = counters if is_counter else gauges
+            metric = families[name, is_counter] = make(name, _PUSHED, ())
+        line = f"{name}_total" if is_counter else name
+        metric.add_sample(line, dict(series.labels), series.value)
+    return [families[key] for key in sorted(families)]

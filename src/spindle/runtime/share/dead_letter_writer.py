@@ -107,7 +107,7 @@ class DeadLetterWriter:
             config = self._checked_config(group_id)
             if self._topic(config.topic) is None:
                 await _repeated(partial(self._create_topic, config.topic))
-                # An application may have created it, for other records.
+                # Another client may have created it, for other records.
                 config = self._checked_config(group_id)
             async with self._one_copy:
                 records = await self._records(hosted, source, left, config)

@@ -57,7 +57,7 @@ def read_samples(payload: bytes) -> Iterator[Sample | None]:
         data.ParseFromString(payload)
     except DecodeError as error:
         raise CorruptRecords(f"the payload is not a MetricsData message: {error}") from None
-    # A metric without values counts as a sample, too: the caller limits the number of steps.
+    # A message without values counts as a sample: the caller limits the number of steps.
     for resource in data.resource_metrics:
         of_resource = _labels(resource.resource.attributes)
         if not resource.scope_metrics:
@@ -107,7 +107,9 @@ def _labels(attributes: Sequence[Any]) -> dict[str, str] | None:
         if not 0 < len(key) <= MAX_NAME_LENGTH or len(text) > MAX_NAME_LENGTH:
             return None
         name = _NOT_IN_NAMES.sub("_", key)
-        labels[f"_{name}" if name[:1].isdigit() else name] = text
+        # Prometheus keeps names with two underscores to itself: `__name__` is that of the metric.
+        is_reserved = name[:1].isdigit() or name.startswith("__")
+        labels["_" + name.lstrip("_") if is_reserved else name] = text
     return labels
 
 

@@ -92,16 +92,17 @@ class ReceivedMetrics:
 
     def expire(self, now_ms: int) -> None:
         """Remove the series of clients that have been silent for too long."""
-        for instance_id, client in list(self._clients.items()):
-            if client.expires_ms <= now_ms:
-                self.series_count -= len(client.values)
-                del self._clients[instance_id]
-        kept = [key for client in self._clients.values() for key in client.values]
-        self._kinds = {_stem(name): is_counter for name, is_counter, _ in kept}
+        silent = [key for key, client in self._clients.items() if client.expires_ms <= now_ms]
+        for instance_id in silent:
+            self.series_count -= len(self._clients.pop(instance_id).values)
+        if silent:
+            kept = [key for client in self._clients.values() for key in client.values]
+            self._kinds = {_stem(name): is_counter for name, is_counter, _ in kept}
 
     def __iter__(self) -> Iterator[Series]:
-        for client in self._clients.values():
-            for (name, is_counter, labels), value in client.values.items():
+        """Yield the series; clients may push meanwhile."""
+        for client in list(self._clients.values()):
+            for (name, is_counter, labels), value in list(client.values.items()):
                 yield Series(name, is_counter, {**dict(labels), **client.labels}, value)
 
 
