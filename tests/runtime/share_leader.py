@@ -32,6 +32,8 @@ ACCEPT, RELEASE = 1, 2
 class FakeLog:
     """Batches of one record each."""
 
+    topic_partition = TopicPartition("t", 0)
+
     def __init__(self) -> None:
         self.log_start_offset = 0
         self.batches: list[bytes] = []

@@ -15,7 +15,7 @@ from spindle.coordinator.share.dead_letters import DeadLetterConfig
 from spindle.coordinator.share.share_partition import DeadLetterRange
 from spindle.metadata.features import SHARE_VERSION
 from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
-from spindle.protocol.records.batch import batches
+from spindle.protocol.records.batch import HEADER_BYTES, batches
 from spindle.protocol.records.record import Record, decode_bounded
 from spindle.runtime.peers.port import PeerUnavailable
 from spindle.runtime.share import dead_letter_writer
@@ -145,6 +145,16 @@ async def test_a_record_that_the_log_has_no_more_gets_headers_only() -> None:
 async def test_a_record_that_is_too_large_for_the_topic_gets_headers_only() -> None:
     c = Cluster(DeadLetterConfig(TOPIC, True), max_message_bytes=500)
     c.hosted.append(3, [b"v", b"v" * 1000, b"v"])
+    await c.write(0, 2)
+    values = [record.value for _, records in c.produced for record in records]
+    assert values == [b"v", None, b"v"]
+
+
+async def test_a_corrupt_batch_takes_no_values_of_others() -> None:
+    c = Cluster(DeadLetterConfig(TOPIC, True))
+    c.hosted.append(3)
+    bad = c.hosted.log.batches[1]
+    c.hosted.log.batches[1] = bad[:HEADER_BYTES] + b"\xff" * (len(bad) - HEADER_BYTES)
     await c.write(0, 2)
     values = [record.value for _, records in c.produced for record in records]
     assert values == [b"v", None, b"v"]

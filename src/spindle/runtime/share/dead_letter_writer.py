@@ -269,7 +269,13 @@ def _read(source: Log, letters: DeadLetterRange) -> tuple[Copied, int]:
         last_offset = min(header.last_offset, letters.last_offset)
         if header.is_control:
             continue
-        for record in decode_bounded(fetched.records, position, header):
+        try:
+            records = decode_bounded(fetched.records, position, header)
+        except CorruptRecords as error:
+            # Those of the other batches are as good as ever.
+            log.warning("Dead letters have no key and value: %s: %s", source.topic_partition, error)
+            continue
+        for record in records:
             if letters.first_offset <= record.offset <= letters.last_offset:
                 copied[record.offset] = record.key, record.value
     return copied, last_offset
