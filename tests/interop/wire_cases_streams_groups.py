@@ -110,9 +110,9 @@ CASES = [
     Case("bad topic name", "streams_group_heartbeat", joining(subtopologies=[subtopology("0", "a b")])),
     Case("changelog with partitions", "streams_group_heartbeat", joining(subtopologies=[{**subtopology("0", TOPIC), "state_changelog_topics": [{"name": "audit-l", "partitions": 3}]}])),
     Case("regular expression", "streams_group_heartbeat", joining(subtopologies=[{**subtopology("0", TOPIC), "source_topic_regex": ["a.*"]}])),
-    Case("unknown group", "streams_group_heartbeat", heartbeat(1, group="nobody")),
-    Case("leaves an unknown group", "streams_group_heartbeat", heartbeat(-1, group="nobody")),
-    Case("unknown group", "streams_group_describe", described("nobody")),
+    Case("unknown group", "streams_group_heartbeat", heartbeat(1, group="no-streams-group")),
+    Case("leaves an unknown group", "streams_group_heartbeat", heartbeat(-1, group="no-streams-group")),
+    Case("unknown group", "streams_group_describe", described("no-streams-group")),
 
     Case("first assignment later", "streams_group_heartbeat", joining(group=SLOW_GROUP, subtopologies=STATELESS, topology_epoch=1), ONLY_1),
     Case("older topology", "streams_group_heartbeat", joining("m2", SLOW_GROUP, STATELESS), ONLY_1),
