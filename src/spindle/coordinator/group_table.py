@@ -110,11 +110,14 @@ class GroupTable:
                 return
         elif group is None:
             group = self.consumer[record.group_id] = ConsumerGroup(record.group_id)
-            classic = self._groups.get(record.group_id)
-            if classic is not None and classic.is_simple:
-                # It existed only for the offsets, whose records came first.
-                del self._groups[record.group_id]
+            self._remove_simple(record.group_id)
         group.replay(record)
+
+    def _remove_simple(self, group_id: str) -> None:
+        """Remove a group that existed only for the offsets, whose records came first."""
+        group = self._groups.get(group_id)
+        if group is not None and group.is_simple:
+            del self._groups[group_id]
 
     def replay_share(self, record: ShareGroupRecord) -> None:
         """Apply a record of a share group; the first one creates the group."""
@@ -140,10 +143,7 @@ class GroupTable:
                 return
         elif group is None:
             group = self.streams[record.group_id] = StreamsGroup(record.group_id)
-            classic = self._groups.get(record.group_id)
-            if classic is not None and classic.is_simple:
-                # It existed only for the offsets, whose records came first.
-                del self._groups[record.group_id]
+            self._remove_simple(record.group_id)
         group.replay(record)
 
     def offset_owner(self, group_id: str) -> "ConsumerGroup | StreamsGroup | None":

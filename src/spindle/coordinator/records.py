@@ -190,16 +190,19 @@ def _encode_modern_group(
     return key, _INT16.pack(version) + encode(record.value, version)
 
 
+def _group_and_item(key: bytes, *, has_item: bool) -> tuple[str, str]:
+    """Return the group of a key, and its member or expression; empty in a key of the group."""
+    if has_item:
+        named, _ = decode(ConsumerGroupMemberKey, 0, key, 2)
+        return named.group_id, named.member_id
+    group_key, _ = decode(GroupMetadataKey, 2, key, 2)
+    return group_key.group, ""
+
+
 def _parse_consumer_group(
     kind: RecordKind, key: bytes, value: bytes | None, record_offset: int
 ) -> ConsumerGroupRecord | None:
-    record_key = ""
-    if kind in KINDS_WITH_ITEM:
-        named, _ = decode(ConsumerGroupMemberKey, 0, key, 2)
-        group_id, record_key = named.group_id, named.member_id
-    else:
-        group_key, _ = decode(GroupMetadataKey, 2, key, 2)
-        group_id = group_key.group
+    group_id, record_key = _group_and_item(key, has_item=kind in KINDS_WITH_ITEM)
     if value is None:
         return ConsumerGroupRecord(group_id, kind, record_key, None)
     if kind not in VALUE_CLASSES:
@@ -212,13 +215,7 @@ def _parse_consumer_group(
 def _parse_share_group(
     kind: ShareRecordKind, key: bytes, value: bytes | None, record_offset: int
 ) -> ShareGroupRecord:
-    member_id = ""
-    if kind in SHARE_KINDS_WITH_ITEM:
-        named, _ = decode(ConsumerGroupMemberKey, 0, key, 2)
-        group_id, member_id = named.group_id, named.member_id
-    else:
-        group_key, _ = decode(GroupMetadataKey, 2, key, 2)
-        group_id = group_key.group
+    group_id, member_id = _group_and_item(key, has_item=kind in SHARE_KINDS_WITH_ITEM)
     if value is None:
         return ShareGroupRecord(group_id, kind, member_id, None)
     version = _value_version(value, _CONSUMER_VALUE_VERSION, record_offset)
@@ -229,13 +226,7 @@ def _parse_share_group(
 def _parse_streams_group(
     kind: StreamsRecordKind, key: bytes, value: bytes | None, record_offset: int
 ) -> StreamsGroupRecord:
-    member_id = ""
-    if kind in STREAMS_KINDS_WITH_ITEM:
-        named, _ = decode(ConsumerGroupMemberKey, 0, key, 2)
-        group_id, member_id = named.group_id, named.member_id
-    else:
-        group_key, _ = decode(GroupMetadataKey, 2, key, 2)
-        group_id = group_key.group
+    group_id, member_id = _group_and_item(key, has_item=kind in STREAMS_KINDS_WITH_ITEM)
     if value is None:
         return StreamsGroupRecord(group_id, kind, member_id, None)
     version = _value_version(value, _CONSUMER_VALUE_VERSION, record_offset)
